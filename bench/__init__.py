@@ -1,0 +1,1 @@
+"""Measurements: speed, memory, and the demo that runs the whole path once."""

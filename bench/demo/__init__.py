@@ -1,0 +1,1 @@
+"""The demo: a real model, steered live, every claim checked and printed."""
