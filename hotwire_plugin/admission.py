@@ -1,0 +1,179 @@
+"""Turns what a request asks for into its program, or into the reason why it gets none.
+
+The engine's word counts (`Admission.admit`); a frontend asks the same of the same snapshot so
+that it can refuse a strict request before it is sent on (`Admission.refuse`).
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hotwire_plugin import spec as specs
+from hotwire_plugin.ledger import EngineCounters, Ledger
+from hotwire_plugin.program import PROGRAM_KEY, SPEC_KEY, Program
+from hotwire_plugin.resolve import RESOLVE_REASONS, DeclinedError, resolve
+from hotwire_plugin.snapshot import Snapshot, SnapshotHolder
+from hotwire_plugin.spec import SPEC_REASONS, SpecError, shown
+
+logger = logging.getLogger(__name__)
+
+KILL_SWITCH = "KILL_SWITCH"
+NODE_DISARMED = "NODE_DISARMED"
+INTERNAL = "INTERNAL"
+REASONS = SPEC_REASONS | RESOLVE_REASONS | {KILL_SWITCH, NODE_DISARMED, INTERNAL}
+
+_CACHED_SPECS = 256
+_CACHED_SPEC_CHARS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The decision about one request.
+
+    program: what it gets, or None. reason: one of REASONS if it asked for steering that it can't
+    have, else None; a request that asks for nothing, or only for scale 0, has neither. message:
+    says why, safe to show. strict: whether a reason must refuse the request. dose_outcome: one of
+    hotwired.dose.OUTCOMES, None if no dose was decided.
+    """
+
+    program: Program | None = None
+    reason: str | None = None
+    message: str = ""
+    strict: bool = False
+    dose_outcome: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a strict request is not served: one of REASONS, and a message safe to show."""
+
+    reason: str
+    message: str
+
+
+class Admission:
+    """Admits requests by the snapshot in force. Thread-safe; no method raises.
+
+    holder: where the snapshot is. num_layers: the model's blocks, on all pipeline stages.
+    armed_reason: returns why the node can't steer, None if it can.
+    """
+
+    def __init__(
+        self, holder: SnapshotHolder, num_layers: int, armed_reason: Callable[[], str | None]
+    ) -> None:
+        self._holder = holder
+        self._num_layers = num_layers
+        self._armed_reason = armed_reason
+        self._ledger = Ledger()
+        self._cache: OrderedDict[str, Admitted] = OrderedDict()
+        self._cached_for: Snapshot | None = None
+        self._traceback_logged = False
+
+    def decide(self, raw_spec: object, request_id: str) -> Admitted:
+        """Returns what a request gets that has raw_spec under SPEC_KEY; None asks for nothing."""
+        if raw_spec is None:
+            return Admitted()
+        with self._holder.lock:
+            snapshot = self._holder.current
+            try:
+                return self._decide_cached(raw_spec, snapshot)
+            except Exception as exc:  # noqa: BLE001 - whatever it is, the engine serves on
+                self._log_traceback(request_id, exc)
+                return Admitted(None, INTERNAL, "internal error", snapshot.policy.strict)
+
+    def admit(self, extra_args: dict[str, Any] | None, request_id: str) -> dict[str, Any] | None:
+        """Returns the extra_args that the engine goes on with, and puts the request on record.
+
+        They hold the encoded program under PROGRAM_KEY if there is one, and never the
+        specification or a program that a client made up. None if nothing is in them.
+        """
+        raw_spec = extra_args.get(SPEC_KEY) if extra_args else None
+        with self._holder.lock:
+            admitted = self.decide(raw_spec, request_id)
+            revisions = admitted.program.revisions if admitted.program else None
+            self._ledger.record(request_id, revisions, admitted.reason, admitted.dose_outcome)
+        if admitted.reason is not None:
+            _log_unsteered(request_id, admitted, raw_spec)
+        return _rewritten(extra_args, admitted.program)
+
+    def refuse(self, extra_args: Mapping[str, Any] | None) -> Refusal | None:
+        """Returns why a request must be refused, None if it is served. Counts nothing."""
+        raw_spec = extra_args.get(SPEC_KEY) if extra_args else None
+        admitted = self.decide(raw_spec, "")
+        if admitted.reason is None or not admitted.strict:
+            return None
+        return Refusal(admitted.reason, admitted.message)
+
+    def finish(self, request_id: str) -> None:
+        """Takes a request that has ended, or was never admitted, off the record."""
+        self._ledger.finish(request_id)
+
+    def revisions_in_use(self) -> set[str]:
+        """Returns the revisions that admitted requests which have not ended use."""
+        return self._ledger.revisions_in_use()
+
+    def report(self) -> EngineCounters:
+        """Returns the counters of this moment."""
+        with self._holder.lock:
+            return self._ledger.counters(self._holder.generation)
+
+    def _decide_cached(self, raw_spec: object, snapshot: Snapshot) -> Admitted:
+        if snapshot is not self._cached_for:
+            self._cache.clear()
+            self._cached_for = snapshot
+        disarmed = self._armed_reason()
+        if disarmed is not None or not isinstance(raw_spec, str):
+            return self._decide(raw_spec, snapshot, disarmed)
+        admitted = self._cache.get(raw_spec)
+        if admitted is not None:
+            self._cache.move_to_end(raw_spec)
+            return admitted
+        admitted = self._decide(raw_spec, snapshot, None)
+        if len(raw_spec) <= _CACHED_SPEC_CHARS:
+            self._cache[raw_spec] = admitted
+            if len(self._cache) > _CACHED_SPECS:
+                self._cache.popitem(last=False)
+        return admitted
+
+    def _decide(self, raw_spec: object, snapshot: Snapshot, disarmed: str | None) -> Admitted:
+        strict = snapshot.policy.strict
+        try:
+            spec = specs.parse(raw_spec)
+        except SpecError as exc:
+            return Admitted(None, exc.reason, exc.message, strict or exc.strict)
+        strict = strict or spec.strict
+        if disarmed is not None:
+            return Admitted(None, NODE_DISARMED, f"steering is off here: {disarmed}", strict)
+        if snapshot.policy.kill_switch:
+            return Admitted(None, KILL_SWITCH, "the kill switch is on", strict)
+        try:
+            program, outcome = resolve(spec, snapshot, self._num_layers)
+        except DeclinedError as exc:
+            return Admitted(None, exc.reason, exc.message, strict, exc.dose_outcome)
+        return Admitted(program, None, "", strict, outcome)
+
+    def _log_traceback(self, request_id: str, exc: Exception) -> None:
+        if not self._traceback_logged:
+            self._traceback_logged = True
+            logger.error("admission failed on request %s", shown(request_id), exc_info=exc)
+
+
+def _rewritten(extra_args: dict[str, Any] | None, program: Program | None) -> dict[str, Any] | None:
+    if not extra_args or (SPEC_KEY not in extra_args and PROGRAM_KEY not in extra_args):
+        return extra_args
+    kept = {k: v for k, v in extra_args.items() if k not in (SPEC_KEY, PROGRAM_KEY)}
+    if program is not None:
+        kept[PROGRAM_KEY] = program.encode()
+    return kept or None
+
+
+def _log_unsteered(request_id: str, admitted: Admitted, raw_spec: object) -> None:
+    logger.warning(
+        "request %s runs unsteered: %s: %s (asked: %s)",
+        shown(request_id),
+        admitted.reason,
+        admitted.message,
+        shown(raw_spec),
+    )

@@ -1,0 +1,83 @@
+"""What an engine counts about admission, and which requests run with a program."""
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCounters:
+    """Counters since the process started, at one moment.
+
+    generation: the one in force. revisions_in_use: those of live requests, sorted.
+    requests_total, requests_steered_total: requests admitted, and those with a program.
+    requests_unsteered_total: those that asked for steering and run without, by reason.
+    dose_decisions_total: dose decisions by outcome. requests_live: with a program, not ended.
+    """
+
+    generation: int
+    revisions_in_use: tuple[str, ...]
+    requests_total: int
+    requests_steered_total: int
+    requests_unsteered_total: Mapping[str, int]
+    dose_decisions_total: Mapping[str, int]
+    requests_live: int
+
+
+class Ledger:
+    """Thread-safe counters and live requests; holds nothing of a request that has ended."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._requests = 0
+        self._steered = 0
+        self._unsteered: Counter[str] = Counter()
+        self._doses: Counter[str] = Counter()
+        self._live: dict[str, frozenset[str]] = {}
+
+    def record(
+        self,
+        request_id: str,
+        revisions: frozenset[str] | None,
+        reason: str | None,
+        dose_outcome: str | None,
+    ) -> None:
+        """Counts a request and, if it has revisions, keeps it as live until finish().
+
+        An id that is live already is replaced: it was admitted again.
+        """
+        with self._lock:
+            self._requests += 1
+            if reason is not None:
+                self._unsteered[reason] += 1
+            if dose_outcome is not None:
+                self._doses[dose_outcome] += 1
+            if revisions:
+                self._steered += 1
+                self._live[request_id] = revisions
+            else:
+                self._live.pop(request_id, None)
+
+    def finish(self, request_id: str) -> None:
+        """Forgets a request; one that is not live is none of its business."""
+        with self._lock:
+            self._live.pop(request_id, None)
+
+    def revisions_in_use(self) -> set[str]:
+        """Returns the revisions that live requests use."""
+        with self._lock:
+            return set().union(*set(self._live.values()))
+
+    def counters(self, generation: int) -> EngineCounters:
+        """Returns the counters of this moment."""
+        with self._lock:
+            return EngineCounters(
+                generation=generation,
+                revisions_in_use=tuple(sorted(set().union(*set(self._live.values())))),
+                requests_total=self._requests,
+                requests_steered_total=self._steered,
+                requests_unsteered_total=dict(self._unsteered),
+                dose_decisions_total=dict(self._doses),
+                requests_live=len(self._live),
+            )
