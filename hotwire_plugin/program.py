@@ -42,6 +42,10 @@ class ProgramError(Exception):
         self.message = message
 
 
+class _EmptyProgramError(ProgramError):
+    """Nothing is left of a program."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProgramOp:
     """One operation at one layer.
@@ -93,15 +97,17 @@ class Program:
     def __post_init__(self) -> None:
         ops = _canonical(self.ops)
         if not ops:
-            raise ProgramError("PROGRAM_INVALID", "a program needs an operation that acts")
+            raise _EmptyProgramError("PROGRAM_INVALID", "a program needs an operation that acts")
         object.__setattr__(self, "ops", ops)
         object.__setattr__(self, "digest", _digest(ops))
 
     @classmethod
     def build(cls, ops: Iterable[ProgramOp]) -> "Program | None":
         """Returns the program of the operations, or None if all of them have scale 0."""
-        given = tuple(ops)
-        return cls(given) if _canonical(given) else None
+        try:
+            return cls(tuple(ops))
+        except _EmptyProgramError:
+            return None
 
     @classmethod
     def decode(cls, raw: object) -> "Program":
@@ -109,7 +115,7 @@ class Program:
         digest, ops = _read(raw)
         program = cls(ops)
         if program.digest != digest or program.ops != ops:
-            raise ProgramError("PROGRAM_INVALID", "the digest does not match the operations")
+            raise _invalid("the digest does not match the operations")
         return program
 
     def encode(self) -> str:
@@ -156,7 +162,15 @@ class Program:
 
 
 def _canonical(ops: tuple[ProgramOp, ...]) -> tuple[ProgramOp, ...]:
-    kept = [rounded for rounded in map(_checked, ops) if rounded.scale != 0.0]
+    for op in ops:
+        if op.op not in OPS or op.scope not in SCOPES:
+            raise _invalid("unknown op or scope")
+        if type(op.layer) is not int or not 0 <= op.layer <= MAX_LAYER:
+            raise _invalid(f"layer must be in 0..{MAX_LAYER}")
+    if not all(_REVISION.fullmatch(revision) for revision in {op.revision for op in ops}):
+        raise _invalid("a revision is 64 lower-case hex digits")
+    scales = {scale: _finite_fp32(scale) for scale in {op.scale for op in ops}}
+    kept = [_with_scale(op, scales[op.scale]) for op in ops if scales[op.scale] != 0.0]
     kept.sort(key=lambda op: op.layer)  # stable: the order within a layer stays
     for first, ninth in zip(kept, kept[MAX_OPS_PER_LAYER:], strict=False):
         if first.layer == ninth.layer:
@@ -166,41 +180,44 @@ def _canonical(ops: tuple[ProgramOp, ...]) -> tuple[ProgramOp, ...]:
     return tuple(kept)
 
 
-def _checked(op: ProgramOp) -> ProgramOp:
-    """Returns the operation with its scale rounded to fp32."""
-    if op.op not in OPS or op.scope not in SCOPES:
-        raise ProgramError("PROGRAM_INVALID", "unknown op or scope")
-    if type(op.layer) is not int or not 0 <= op.layer <= MAX_LAYER:
-        raise ProgramError("PROGRAM_INVALID", f"layer must be in 0..{MAX_LAYER}")
-    if not _REVISION.fullmatch(op.revision):
-        raise ProgramError("PROGRAM_INVALID", "a revision is 64 lower-case hex digits")
+def _invalid(message: str) -> ProgramError:
+    return ProgramError("PROGRAM_INVALID", message)
+
+
+def _finite_fp32(scale: float) -> float:
     try:
-        scale = to_fp32(op.scale)
+        rounded = to_fp32(scale)
     except (OverflowError, struct.error) as exc:
-        raise ProgramError("PROGRAM_INVALID", "a scale must be finite in fp32") from exc
-    if not math.isfinite(scale):
-        raise ProgramError("PROGRAM_INVALID", "a scale must be finite in fp32")
-    return op if scale == op.scale else ProgramOp(op.revision, op.layer, scale, op.op, op.scope)
+        raise _invalid("a scale must be finite in fp32") from exc
+    if not math.isfinite(rounded):
+        raise _invalid("a scale must be finite in fp32")
+    return rounded
+
+
+def _with_scale(op: ProgramOp, scale: float) -> ProgramOp:
+    if scale == op.scale and type(op.scale) is float:
+        return op
+    return ProgramOp(op.revision, op.layer, scale, op.op, op.scope)
 
 
 def _digest(ops: tuple[ProgramOp, ...]) -> str:
     lines = [_VERSION]
-    lines += [f"{op.layer} {op.revision} {op.op} {op.scope} {float(op.scale).hex()}" for op in ops]
+    lines += [f"{op.layer} {op.revision} {op.op} {op.scope} {op.scale.hex()}" for op in ops]
     return hashlib.sha256("\n".join(lines).encode("ascii")).hexdigest()
 
 
 def _read(raw: object) -> tuple[str, tuple[ProgramOp, ...]]:
     """Returns the digest and the operations as they are written, still unchecked in value."""
     if not isinstance(raw, str):
-        raise ProgramError("PROGRAM_INVALID", "an encoded program is a string")
+        raise _invalid("an encoded program is a string")
     try:
         content = json.loads(raw)
         if content["version"] != _VERSION:
-            raise ProgramError("PROGRAM_INVALID", "unknown version of the encoding")
+            raise _invalid("unknown version of the encoding")
         revisions = content["revisions"]
         return str(content["digest"]), tuple(_op(item, revisions) for item in content["ops"])
     except (ValueError, TypeError, LookupError, RecursionError) as exc:
-        raise ProgramError("PROGRAM_INVALID", "an encoded program is malformed") from exc
+        raise _invalid("an encoded program is malformed") from exc
 
 
 def _op(item: Any, revisions: Any) -> ProgramOp:
