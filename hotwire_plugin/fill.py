@@ -1,0 +1,216 @@
+"""What each step needs before its forward pass: which token takes which program row."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from hotwire_plugin import op
+from hotwire_plugin.program import Program
+from hotwire_plugin.rows import NOT_PLACED, UNTOUCHED, ProgramError, ProgramRows, RowEntry
+
+logger = logging.getLogger("hotwire_plugin.fill")
+
+
+@dataclass(slots=True, eq=False)
+class Steered:
+    """A live request's row for its prompt and its row for what it generates."""
+
+    prompt: RowEntry
+    generated: RowEntry
+
+
+@dataclass(slots=True)
+class FillCounters:
+    """What a worker has done since it started; times are host seconds."""
+
+    steps: int = 0
+    seconds: float = 0.0
+    steered_tokens: int = 0
+
+
+class TokenMap:
+    """``rows`` (max_tokens,) int32 on the device: token -> program row, 0 = untouched."""
+
+    def __init__(self, max_tokens: int, device: torch.device) -> None:
+        self.rows = torch.zeros(max_tokens, dtype=torch.int32, device=device)
+        self._host = HostStage(self.rows)
+        self._used = 0
+
+    @property
+    def dirty(self) -> bool:
+        """Whether any token of the last step was mapped."""
+        return self._used > 0
+
+    def write(self, rows: np.ndarray) -> None:
+        """Map the first tokens as ``rows`` ((tokens,) int32) says and all others to row 0."""
+        stage = self._host.next()
+        used = max(self._used, len(rows))
+        stage[: len(rows)] = rows
+        stage[len(rows) : used] = UNTOUCHED
+        self._host.flush(used)
+        self._used = len(rows)
+
+    def clear(self) -> None:
+        """Map every token to row 0; free if none is mapped."""
+        if self._used:
+            self.write(np.empty(0, dtype=np.int32))
+
+
+class HostStage:
+    """The host side of a device buffer: two pinned copies by turns, or the buffer itself on a CPU.
+
+    A copy is reused only once the transfer that reads it has ended: with asynchronous scheduling
+    two steps are in flight.
+    """
+
+    def __init__(self, device_buffer: torch.Tensor) -> None:
+        self._device = device_buffer
+        self._on_cpu = device_buffer.device.type == "cpu"
+        self._turn = 0
+        self._pinned: list[torch.Tensor] = []
+        self._events: list[torch.cuda.Event] = []
+        if not self._on_cpu:
+            self._pinned = [torch.zeros_like(device_buffer, device="cpu").pin_memory() for _ in "ab"]
+            self._events = [torch.cuda.Event() for _ in "ab"]
+
+    def next(self) -> np.ndarray:
+        """Return the host array to write, of the device buffer's shape."""
+        if self._on_cpu:
+            return self._device.numpy()
+        self._turn ^= 1
+        self._events[self._turn].synchronize()
+        return self._pinned[self._turn].numpy()
+
+    def flush(self, count: int) -> None:
+        """Send the first ``count`` elements, in stream order, without waiting."""
+        if self._on_cpu:
+            return
+        self._device[:count].copy_(self._pinned[self._turn][:count], non_blocking=True)
+        self._events[self._turn].record()
+
+
+class StepFill:
+    """Keeps the live requests' programs and maps each step's tokens to their rows."""
+
+    def __init__(self, rows: ProgramRows, tokens: TokenMap) -> None:
+        self._rows = rows
+        self._tokens = tokens
+        self._live: dict[str, Steered] = {}
+        self._step = 0
+        self.counters = FillCounters()
+        self.errors: Counter[str] = Counter()
+        op.cpu_gate.active = False
+
+    def begin(self, request_id: str, raw_program: object) -> None:
+        """Take up a request with the program that admission gave it. Never raises."""
+        self.end(request_id)
+        try:
+            program = Program.decode(raw_program)
+            self._live[request_id] = Steered(
+                prompt=self._acquire(program, "prompt"),
+                generated=self._acquire(program, "generated"),
+            )
+        except Exception as error:  # one request's program must not reach its batchmates
+            self._fail(request_id, "PROGRAM_INVALID", error)
+
+    def end(self, request_id: str) -> None:
+        """Forget a request; unknown ones are ignored."""
+        steered = self._live.pop(request_id, None)
+        if steered is not None:
+            self._rows.release(steered.prompt)
+            self._rows.release(steered.generated)
+
+    def quiet(self) -> None:
+        """Steer nothing: for dummy and profiling runs, and where the kill switch is on."""
+        self._tokens.clear()
+        op.cpu_gate.active = False
+
+    def step(
+        self,
+        request_ids: Sequence[str],
+        query_start: np.ndarray,
+        computed: np.ndarray,
+        prompt_len: np.ndarray,
+        enabled: bool,
+    ) -> None:
+        """Map the tokens of one step.
+
+        Args:
+            request_ids: the batch's n requests, in the order of their spans.
+            query_start: (n + 1,) the first token of each span, and the end of the last.
+            computed: (n,) the tokens of each request computed before this step.
+            prompt_len: (n,) the prompt tokens of each request.
+            enabled: whether the step's stamp lets anything be steered.
+
+        A token is prompt if its absolute position is below the prompt's length, whatever the
+        length of its span: a chunk's tail of one token is prompt, a verified draft is generated.
+        """
+        if not self._live or not enabled:
+            return self.quiet()
+        start = time.perf_counter()
+        batch = [self._live.get(request_id) for request_id in request_ids]
+        if not any(batch):
+            return self.quiet()
+        self._place_missing(request_ids, batch)
+        self._map(batch, query_start, computed, prompt_len)
+        self.counters.steps += 1
+        self.counters.seconds += time.perf_counter() - start
+
+    def _map(
+        self,
+        batch: list[Steered | None],
+        query_start: np.ndarray,
+        computed: np.ndarray,
+        prompt_len: np.ndarray,
+    ) -> None:
+        n = len(batch)
+        pairs = [(s.prompt.row, s.generated.row) if s else (UNTOUCHED, UNTOUCHED) for s in batch]
+        spans = np.empty((n, 2), dtype=np.int64)
+        lengths = np.diff(query_start[: n + 1])
+        spans[:, 0] = np.clip(prompt_len[:n] - computed[:n], 0, lengths)
+        spans[:, 1] = lengths - spans[:, 0]
+        mapped = np.repeat(np.array(pairs, dtype=np.int32).ravel(), spans.ravel())
+        steered = int(np.count_nonzero(mapped))
+        self.counters.steered_tokens += steered
+        self._tokens.write(mapped)
+        op.cpu_gate.active = steered > 0
+
+    def _place_missing(self, request_ids: Sequence[str], batch: list[Steered | None]) -> None:
+        self._step += 1
+        missing = False
+        for steered in batch:
+            if steered is not None:
+                steered.prompt.last_step = steered.generated.last_step = self._step
+                missing |= NOT_PLACED in (steered.prompt.row, steered.generated.row)
+        if not missing:
+            return
+        for at, steered in enumerate(batch):
+            if steered is not None and not self._place(request_ids[at], steered):
+                batch[at] = None
+
+    def _place(self, request_id: str, steered: Steered) -> bool:
+        try:
+            for entry in (steered.prompt, steered.generated):
+                if entry.row == NOT_PLACED:
+                    self._rows.place(entry, self._step)
+        except ProgramError as error:
+            self._fail(request_id, error.reason, error)
+            self.end(request_id)
+            return False
+        return True
+
+    def _acquire(self, program: Program, phase: str) -> RowEntry:
+        ops = program.active(phase)
+        key = program.digest if ops == program.ops else f"{program.digest}/{phase}"
+        return self._rows.acquire(key, ops)
+
+    def _fail(self, request_id: str, reason: str, error: Exception) -> None:
+        self.errors[reason] += 1
+        logger.error("request %s runs unsteered: %s: %s", request_id, reason, error)

@@ -1,0 +1,167 @@
+"""The program table: one row for each distinct set of operations that a live request needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from hotwire_plugin.bank import Bank, BankFull, RowKey
+from hotwire_plugin.op_forms import coefficients
+from hotwire_plugin.program import MAX_OPS_PER_LAYER, ProgramOp
+
+LoadRow = Callable[[str, int], np.ndarray]
+"""(revision, layer) -> (hidden,) fp32; KeyError if this worker does not hold the revision."""
+
+NOT_PLACED = -1
+UNTOUCHED = 0
+
+
+class ProgramError(Exception):
+    """A program that this worker cannot apply; its request runs unsteered."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(slots=True, eq=False)
+class RowEntry:
+    """A set of operations, the row that holds it, and the requests that need it."""
+
+    key: str
+    ops: tuple[ProgramOp, ...]
+    row: int = NOT_PLACED
+    refs: int = 0
+    last_step: int = 0
+    bank_keys: list[RowKey] = field(default_factory=list)
+
+
+NO_OPS = RowEntry(key="", ops=(), row=UNTOUCHED)
+"""The entry of a phase without operations: row 0, which no kernel touches."""
+
+
+class ProgramRows:
+    """Device tables of a worker's own layers, with a row for each set of operations in use.
+
+    ``op_slots`` (layers, rows, K, 2) int32, ``op_coef`` (layers, rows, K, 6) fp32, ``op_count``
+    (layers, rows) int32, ``limit`` (rows,) fp32. They never move. Row 0 is empty for ever.
+    """
+
+    def __init__(
+        self, *, layers: Sequence[int], rows: int, bank: Bank, load_row: LoadRow
+    ) -> None:
+        device, count, k = bank.rows.device, len(layers), MAX_OPS_PER_LAYER
+        self.op_slots = torch.zeros(count, rows, k, 2, dtype=torch.int32, device=device)
+        self.op_coef = torch.zeros(count, rows, k, 6, dtype=torch.float32, device=device)
+        self.op_count = torch.zeros(count, rows, dtype=torch.int32, device=device)
+        self.limit = torch.full((rows,), float("inf"), dtype=torch.float32, device=device)
+        self._bank = bank
+        self._load_row = load_row
+        self._index = {layer: i for i, layer in enumerate(layers)}
+        self._entries: dict[str, RowEntry] = {}
+        self._placed: dict[int, RowEntry] = {}
+        self._free = list(range(rows - 1, 0, -1))
+
+    @property
+    def capacity(self) -> int:
+        """The number of rows that can hold operations."""
+        return int(self.limit.shape[0]) - 1
+
+    @property
+    def in_use(self) -> int:
+        """The number of rows that live requests need."""
+        return sum(1 for entry in self._placed.values() if entry.refs)
+
+    def acquire(self, key: str, ops: tuple[ProgramOp, ...]) -> RowEntry:
+        """Return the entry of a set of operations and count one more request that needs it.
+
+        Operations at layers of other pipeline stages are left to those.
+        """
+        own = tuple(op for op in ops if op.layer in self._index)
+        if not own:
+            return NO_OPS
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = RowEntry(key, own)
+        entry.refs += 1
+        return entry
+
+    def release(self, entry: RowEntry) -> None:
+        """Count one request less. The row keeps its operations until it is needed."""
+        if entry is NO_OPS:
+            return
+        entry.refs -= 1
+        if not entry.refs and entry.row == NOT_PLACED:
+            del self._entries[entry.key]
+
+    def place(self, entry: RowEntry, step: int) -> None:
+        """Give the entry a row, at the cost of one that no request of this step uses.
+
+        Raises:
+            ProgramError: a revision is not held here, or the bank is full.
+        """
+        row = self._free.pop() if self._free else self._evict(step)
+        try:
+            self._write(entry, row)
+        except ProgramError:
+            self._free.append(row)
+            raise
+        entry.row = row
+        self._placed[row] = entry
+
+    def _evict(self, step: int) -> int:
+        idle = (e for e in self._placed.values() if e.last_step != step)
+        victim = min(idle, key=lambda e: (e.refs > 0, e.last_step), default=None)
+        if victim is None:
+            raise ProgramError("ROWS_EXHAUSTED", f"all {self.capacity} rows are used in this step")
+        return self._clear(victim)
+
+    def _clear(self, entry: RowEntry) -> int:
+        row = entry.row
+        self._release_bank(entry)
+        self.op_count[:, row] = 0
+        del self._placed[row]
+        entry.row = NOT_PLACED
+        if not entry.refs:
+            del self._entries[entry.key]
+        return row
+
+    def _release_bank(self, entry: RowEntry) -> None:
+        for bank_key in entry.bank_keys:
+            self._bank.release(bank_key)
+        entry.bank_keys.clear()
+
+    def _write(self, entry: RowEntry, row: int) -> None:
+        layers = len(self._index)
+        slots = np.zeros((layers, MAX_OPS_PER_LAYER, 2), dtype=np.int32)
+        coef = np.zeros((layers, MAX_OPS_PER_LAYER, 6), dtype=np.float32)
+        count = np.zeros(layers, dtype=np.int32)
+        try:
+            for op in entry.ops:
+                at, nth = self._index[op.layer], count[self._index[op.layer]]
+                slots[at, nth] = self._acquire_slot(entry, op)
+                coef[at, nth] = coefficients(op.op, op.scale)
+                count[at] += 1
+        except ProgramError:
+            self._release_bank(entry)
+            raise
+        # The count goes last: a kernel reads no operation beyond it.
+        self.op_slots[:, row] = torch.from_numpy(slots).to(self.op_slots.device)
+        self.op_coef[:, row] = torch.from_numpy(coef).to(self.op_coef.device)
+        self.op_count[:, row] = torch.from_numpy(count).to(self.op_count.device)
+
+    def _acquire_slot(self, entry: RowEntry, op: ProgramOp) -> int:
+        key = (op.revision, op.layer)
+        try:
+            slot = self._bank.acquire(key, self._load_row(op.revision, op.layer))
+        except KeyError:
+            raise ProgramError(
+                "REVISION_NOT_STAGED", f"revision {op.revision[:12]} has no row {op.layer} here"
+            ) from None
+        except BankFull as full:
+            raise ProgramError("SLOTS_EXHAUSTED", str(full)) from None
+        entry.bank_keys.append(key)
+        return slot
