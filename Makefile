@@ -61,12 +61,12 @@ $(BIN)/python:
 
 $(VENV)/.requirements: requirements/lock.txt requirements/check_env.py | $(BIN)/python
 	@echo "installing the dependencies (about two minutes the first time)"
-	$(PIP) install --quiet --no-deps -r requirements/lock.txt
+	$(PIP) install -qq --no-deps -r requirements/lock.txt
 	$(BIN)/python requirements/check_env.py
 	@touch $@
 
 $(VENV)/.project: pyproject.toml $(VENV)/.requirements
-	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(MODEL)/.complete: bench/demo/model.py | $(VENV)/.project

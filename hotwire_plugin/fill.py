@@ -158,39 +158,46 @@ class StepFill:
         batch = [self._live.get(request_id) for request_id in request_ids]
         if not any(batch):
             return self.quiet()
-        self._place_missing(request_ids, batch)
-        self._map(batch, query_start, computed, prompt_len)
+        rows = self._touch(batch)
+        if NOT_PLACED in rows:
+            self._place_missing(request_ids, batch)
+            rows = self._touch(batch)
+        self._map(rows, query_start, computed, prompt_len)
         self.counters.steps += 1
         self.counters.seconds += time.perf_counter() - start
 
+    def _touch(self, batch: list[Steered | None]) -> list[int]:
+        """Mark the batch's rows as used in this step; return them as prompt, generated, prompt…"""
+        step = self._step = self._step + 1
+        rows: list[int] = []
+        for steered in batch:
+            if steered is None:
+                rows += (UNTOUCHED, UNTOUCHED)
+                continue
+            prompt, generated = steered.prompt, steered.generated
+            prompt.last_step = generated.last_step = step
+            rows += (prompt.row, generated.row)
+        return rows
+
     def _map(
         self,
-        batch: list[Steered | None],
+        rows: list[int],
         query_start: np.ndarray,
         computed: np.ndarray,
         prompt_len: np.ndarray,
     ) -> None:
-        n = len(batch)
-        pairs = [(s.prompt.row, s.generated.row) if s else (UNTOUCHED, UNTOUCHED) for s in batch]
+        n = len(rows) // 2
+        lengths = query_start[1 : n + 1] - query_start[:n]
         spans = np.empty((n, 2), dtype=np.int64)
-        lengths = np.diff(query_start[: n + 1])
-        spans[:, 0] = np.clip(prompt_len[:n] - computed[:n], 0, lengths)
+        spans[:, 0] = np.minimum(np.maximum(prompt_len[:n] - computed[:n], 0), lengths)
         spans[:, 1] = lengths - spans[:, 0]
-        mapped = np.repeat(np.array(pairs, dtype=np.int32).ravel(), spans.ravel())
+        mapped = np.array(rows, dtype=np.int32).repeat(spans.ravel())
         steered = int(np.count_nonzero(mapped))
         self.counters.steered_tokens += steered
         self._tokens.write(mapped)
         op.cpu_gate.active = steered > 0
 
     def _place_missing(self, request_ids: Sequence[str], batch: list[Steered | None]) -> None:
-        self._step += 1
-        missing = False
-        for steered in batch:
-            if steered is not None:
-                steered.prompt.last_step = steered.generated.last_step = self._step
-                missing |= NOT_PLACED in (steered.prompt.row, steered.generated.row)
-        if not missing:
-            return
         for at, steered in enumerate(batch):
             if steered is not None and not self._place(request_ids[at], steered):
                 batch[at] = None

@@ -125,3 +125,15 @@ def check_socket_mode(path: Path) -> None:
     mode = stat.S_IMODE(path.lstat().st_mode)
     if mode & 0o077:
         raise SocketInvalid(f"{path} has mode {mode:04o}", metadata={"path": str(path)})
+
+
+def make_private_parents(socket_path: Path) -> None:
+    """Makes or checks a socket's folder; for a node's socket also the two above it.
+
+    Raises DirectoryUnsafe.
+    """
+    folders = [socket_path.parent]
+    if folders[0].parent.name == NODES:
+        folders = [folders[0].parent.parent, folders[0].parent, *folders]
+    for folder in folders:
+        make_private(folder)
