@@ -81,7 +81,8 @@ class Admission:
                 return self._decide_cached(raw_spec, snapshot)
             except Exception as exc:  # noqa: BLE001 - whatever it is, the engine serves on
                 self._log_traceback(request_id, exc)
-                return Admitted(None, INTERNAL, "internal error", snapshot.policy.strict)
+                strict = snapshot.policy.strict or _asks_strict(raw_spec)
+                return Admitted(None, INTERNAL, "internal error", strict)
 
     def admit(self, extra_args: dict[str, Any] | None, request_id: str) -> dict[str, Any] | None:
         """Returns the extra_args that the engine goes on with, and puts the request on record.
@@ -158,6 +159,13 @@ class Admission:
         if not self._traceback_logged:
             self._traceback_logged = True
             logger.error("admission failed on request %s", shown(request_id), exc_info=exc)
+
+
+def _asks_strict(raw_spec: object) -> bool:
+    try:
+        return specs.parse(raw_spec).strict
+    except Exception:  # noqa: BLE001 - it may be what failed before
+        return False
 
 
 def _rewritten(extra_args: dict[str, Any] | None, program: Program | None) -> dict[str, Any] | None:

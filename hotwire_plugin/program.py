@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 PROGRAM_KEY = "hotwire_program"
 SPEC_KEY = "hotwire"
@@ -26,8 +26,6 @@ _VERSION = "hotwire.program.v1"
 _REVISION = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _FLOAT = struct.Struct("<f")
 _BITS = struct.Struct("<I")
-
-Phase = Literal["prompt", "generated"]
 
 
 class ProgramError(Exception):
@@ -132,8 +130,8 @@ class Program:
         """The revisions it needs."""
         return self._revisions
 
-    def active(self, phase: Phase) -> tuple[ProgramOp, ...]:
-        """Returns the operations that act on the positions of a phase, in order."""
+    def active(self, phase: str) -> tuple[ProgramOp, ...]:
+        """Returns the operations of a phase, "prompt" or "generated", in order."""
         return self._prompt if phase == "prompt" else self._generated
 
     def first_steered(self, prompt_len: int) -> int:

@@ -1,0 +1,344 @@
+"""Admission: every reason, the trust boundary, dose, what is counted, and commits beside it."""
+
+import json
+import logging
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotwire_plugin import resolve
+from hotwire_plugin.admission import REASONS, Admission, Admitted, Refusal
+from hotwire_plugin.program import PROGRAM_KEY, SPEC_KEY, Program, ProgramOp
+from hotwire_plugin.snapshot import EnginePolicy, Snapshot, SnapshotHolder, VectorMeta
+from hotwired.dose import DoseMode, DosePolicy
+from tests.support.admissions import CALM, JOY, LAYERS, VECTORS, admission, limit
+
+
+@pytest.mark.parametrize("raw", [None, "[]", '{"id": "joy", "scale": 0}',
+    '[{"id": "joy", "scale": -0.0}, {"id": "calm", "layer": 1, "scale": 0}]',
+    '{"id": "joy", "scale": 1e-60}'])  # fmt: skip
+def test_asking_for_nothing_is_no_failure(raw: str | None) -> None:
+    """No specification, no entries or only scales of 0: no program and no reason."""
+    assert admission(dose=limit()).decide(raw, "r") == Admitted()
+    subject = admission()
+    assert subject.admit({SPEC_KEY: raw}, "r") is None
+    assert subject.report().requests_unsteered_total == {}
+
+
+REASONS_OF = {
+    "SPEC_TOO_LARGE": "[" * 1_000_000,
+    "SPEC_NOT_JSON": "{",
+    "SPEC_INVALID": "[" * 10_000,
+    "UNKNOWN_FIELD": {"id": "joy", "positions": {}},
+    "LAYER_INVALID": {"id": "joy", "layer": -1},
+    "OP_UNSUPPORTED": {"id": "joy", "op": "ablate"},
+    "TOO_MANY_ENTRIES": [{"id": "joy"}] * 65,
+    "VECTOR_NOT_FOUND": {"id": "joyy"},
+    "LAYER_REQUIRED": {"id": "calm"},
+    "LAYER_OUT_OF_RANGE": {"id": "calm", "layer": LAYERS},
+    "LAYER_NOT_IN_VECTOR": {"id": "joy", "layer": [10, 20]},
+    "TOO_MANY_OPS": [{"id": "joy"}] * 9,
+    "SCALE_NOT_FINITE": '{"id": "joy", "scale": NaN}',
+    "DOSE_EXCEEDED": {"id": "joy", "scale": 2.51},
+    "DOSE_UNKNOWN_NORM": {"id": "calm", "layer": 29, "scale": 0.001},
+}
+
+
+def subject_for(reason: str, *, strict: bool = False) -> tuple[Admission, object]:
+    """Returns an admission and a specification that it declines for the reason."""
+    norms = dict.fromkeys(range(29), 10.0)
+    dose = DosePolicy(max_relative_dose=0.5, reference_norms=norms)
+    dose = dose if reason.startswith("DOSE") else DosePolicy()
+    if reason == "NODE_DISARMED":
+        return admission(lambda: "no layers", strict=strict), {"id": "joy"}
+    if reason == "KILL_SWITCH":
+        return admission(kill_switch=True, strict=strict), {"id": "joy"}
+    if reason == "INTERNAL":
+        return admission(lambda: str(1 // 0), strict=strict), {"id": "joy"}
+    return admission(dose=dose, strict=strict), REASONS_OF[reason]
+
+
+@pytest.mark.parametrize("reason", sorted(REASONS))
+def test_every_reason_degrades(reason: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The request runs unsteered, is counted by reason and logged in one line with its id."""
+    subject, raw = subject_for(reason)
+    with caplog.at_level(logging.WARNING, "hotwire_plugin.admission"):
+        assert subject.admit({SPEC_KEY: raw, "other": 1}, "request-7") == {"other": 1}
+    lines = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(lines) == 1
+    line = lines[0].getMessage()
+    assert reason in line
+    assert "request-7" in line
+    assert len(line) < 500
+    assert subject.report().requests_unsteered_total == {reason: 1}
+    assert subject.refuse({SPEC_KEY: raw}) is None
+
+
+@pytest.mark.parametrize("reason", sorted(REASONS))
+def test_every_reason_refuses_under_a_strict_policy(reason: str) -> None:
+    """The frontend has the reason and a message; nothing is counted."""
+    subject, raw = subject_for(reason, strict=True)
+    refusal = subject.refuse({SPEC_KEY: raw})
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason == reason
+    assert refusal.message.isprintable()
+    assert refusal.message
+    assert subject.report().requests_total == 0
+    assert subject.decide(raw, "r").strict
+
+
+@pytest.mark.parametrize("reason", sorted(REASONS - {"SPEC_TOO_LARGE", "SPEC_NOT_JSON"}))
+def test_a_strict_entry_refuses_too(reason: str) -> None:
+    """Under a lenient policy, "strict": true is enough, wherever the fault lies."""
+    subject, raw = subject_for(reason)
+    if reason == "SCALE_NOT_FINITE":
+        raw = {"id": "joy", "scale": 1e39}
+    if reason == "SPEC_INVALID":
+        raw = {"id": "joy", "scale": True}
+    entries = raw if isinstance(raw, list) else [raw]
+    refusal = subject.refuse({SPEC_KEY: [{**entries[0], "strict": True}, *entries[1:]]})
+    assert refusal is not None
+    assert refusal.reason == reason
+
+
+def test_what_is_fine_is_not_refused() -> None:
+    """Strict or not, no specification at all included."""
+    subject = admission(strict=True)
+    assert subject.refuse({SPEC_KEY: '{"id": "joy", "strict": true}'}) is None
+    assert subject.refuse({"other": 1}) is None
+    assert subject.refuse({}) is None
+    assert subject.refuse(None) is None
+
+
+def test_the_kill_switch_does_not_touch_unsteered_requests() -> None:
+    """Only a request that asks for steering has a reason."""
+    subject = admission(kill_switch=True, strict=True)
+    assert subject.admit({"other": 1}, "r") == {"other": 1}
+    assert subject.refuse({"other": 1}) is None
+    assert subject.report().requests_unsteered_total == {}
+
+
+def test_the_engine_gets_the_program_and_not_the_spec() -> None:
+    """The caller's dict is left alone."""
+    given_args = {SPEC_KEY: '{"id": "joy"}', "other": [1]}
+    args = admission().admit(given_args, "r")
+    assert args is not None
+    assert set(args) == {PROGRAM_KEY, "other"}
+    assert Program.decode(args[PROGRAM_KEY]) == admission().decide({"id": "joy"}, "r").program
+    assert given_args == {SPEC_KEY: '{"id": "joy"}', "other": [1]}
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {SPEC_KEY: None}, {SPEC_KEY: "{"}, {SPEC_KEY: '{"id": "joy"}'}]
+)
+def test_a_program_of_the_client_is_always_removed(spec: dict[str, object]) -> None:
+    """Only admission makes programs: a client's passed no dose limit."""
+    forged = Program((ProgramOp(CALM, 0, 1e6, "add", "all"),)).encode()
+    for subject in (admission(), admission(kill_switch=True), admission(lambda: "off")):
+        args = subject.admit({PROGRAM_KEY: forged, **spec}, "r") or {}
+        assert args.get(PROGRAM_KEY) != forged
+        assert SPEC_KEY not in args
+
+
+@pytest.mark.parametrize("args", [None, {}, {"other": 1}])
+def test_other_requests_are_passed_on_as_they_are(args: dict[str, object] | None) -> None:
+    """The same object, counted and no more."""
+    subject = admission()
+    assert subject.admit(args, "r") is args
+    assert subject.report().requests_total == 1
+    assert subject.report().requests_live == 0
+
+
+def test_the_record_of_live_requests() -> None:
+    """A request is live from admit to finish; admitting an id again replaces it."""
+    subject = admission()
+    subject.admit({SPEC_KEY: {"id": "joy"}}, "one")
+    subject.admit({SPEC_KEY: {"id": "calm", "layer": 1}}, "two")
+    assert subject.revisions_in_use() == {JOY, CALM}
+    subject.admit({SPEC_KEY: {"id": "joy"}}, "two")
+    assert subject.revisions_in_use() == {JOY}
+    subject.admit({SPEC_KEY: "{"}, "two")
+    subject.finish("one")
+    subject.finish("one")
+    subject.finish("never seen")
+    assert subject.revisions_in_use() == set()
+    report = subject.report()
+    assert (report.requests_total, report.requests_steered_total) == (4, 3)
+    assert (report.requests_live, report.revisions_in_use) == (0, ())
+    assert report.generation == 1
+
+
+def test_a_new_snapshot_is_used_from_the_next_request_on() -> None:
+    """A cached decision belongs to its snapshot; a running request keeps its revision."""
+    holder = SnapshotHolder(Snapshot(1, VECTORS, EnginePolicy()))
+    subject = Admission(holder, LAYERS, lambda: None)
+    args = {SPEC_KEY: '{"id": "joy"}'}
+    subject.admit(args, "one")
+    moved = {**VECTORS, "joy": VectorMeta("joy", CALM, (1,), (1.0,))}
+    holder.commit(Snapshot(2, moved, EnginePolicy()))
+    subject.admit(args, "two")
+    assert subject.revisions_in_use() == {JOY, CALM}
+    holder.commit(Snapshot(3, {}, EnginePolicy()))
+    assert subject.decide(args[SPEC_KEY], "three").reason == "VECTOR_NOT_FOUND"
+    holder.commit(Snapshot(3, moved, EnginePolicy()))
+    assert subject.decide(args[SPEC_KEY], "four").program is not None
+
+
+def test_arming_is_asked_anew_for_each_request() -> None:
+    """A node that is disarmed while it runs declines specifications seen before."""
+    state: list[str | None] = [None, "gone", None]
+    subject = admission(lambda: state.pop(0))
+    reasons = [subject.decide('{"id": "joy"}', "r").reason for _ in range(3)]
+    assert reasons == [None, "NODE_DISARMED", None]
+
+
+def test_an_unexpected_exception_is_internal(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is raised; the traceback is logged once, however often it happens."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("deep inside")
+
+    monkeypatch.setattr(resolve.dose, "decide", fail)
+    subject = admission()
+    for request in ("one", "two"):
+        assert subject.admit({SPEC_KEY: '{"id": "joy"}'}, request) is None
+    assert subject.report().requests_unsteered_total == {"INTERNAL": 2}
+    assert caplog.text.count("Traceback") == 1
+    monkeypatch.undo()
+    assert subject.decide('{"id": "joy"}', "three").program is not None
+
+
+def test_logs_are_safe_from_what_clients_write(caplog: pytest.LogCaptureFixture) -> None:
+    """Control characters are escaped, and at most 80 characters of each text are written."""
+    subject = admission()
+    subject.admit({SPEC_KEY: '\n\x1b[31m{"id": "' + "x" * 5000}, "id\r\nforged line")
+    subject.admit({SPEC_KEY: {"id": "\n\u202e\ud800" * 20}}, "r")
+    for record in caplog.records:
+        assert record.getMessage().isprintable()
+        assert record.getMessage().isascii()
+        assert len(record.getMessage()) < 400
+
+
+def test_memory_is_bounded() -> None:
+    """Thousands of different specifications leave a small cache and fixed counters."""
+    subject = admission()
+    for n in range(1000):
+        subject.admit({SPEC_KEY: json.dumps({"id": "joy", "scale": n + 1})}, f"r{n}")
+        subject.admit({SPEC_KEY: json.dumps({"id": f"nil{n}"})}, f"s{n}")
+        subject.finish(f"r{n}")
+    assert len(subject._cache) <= 256
+    assert set(subject.report().requests_unsteered_total) <= REASONS
+    assert subject.report().requests_live == 0
+
+
+def test_a_repeated_spec_gives_the_same_program() -> None:
+    """From the cache or not, text or decoded."""
+    subject = admission()
+    first = subject.decide('{"id": "joy"}', "one").program
+    again = subject.decide('{"id": "joy"}', "two").program
+    assert first is again
+    assert subject.decide({"id": "joy"}, "three").program == first
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+)
+plausible = st.fixed_dictionaries(
+    {"id": st.sampled_from(["joy", "calm", "huge", "nil"])},
+    optional={
+        "layer": st.integers(-1, 31) | st.sampled_from(["10-12", "0-29", "x"]),
+        "scale": st.floats(),
+        "scope": st.sampled_from(["all", "prompt", "generated"]),
+        "strict": st.booleans(),
+    },
+)
+
+
+@given(
+    st.lists(plausible, max_size=10) | plausible | anything,
+    st.sampled_from(DoseMode),
+    st.floats(0, 10),
+)
+def test_anything_is_admitted_or_declined(raw: object, mode: DoseMode, per_layer: float) -> None:
+    """Never an exception nor INTERNAL; what comes out round trips."""
+    subject = admission(dose=limit(mode, per_layer))
+    args = subject.admit({SPEC_KEY: raw}, "r")
+    unsteered = subject.report().requests_unsteered_total
+    assert set(unsteered) <= REASONS - {"INTERNAL"}
+    assert (args is None) or not unsteered
+    if args is not None:
+        assert subject.revisions_in_use() == Program.decode(args[PROGRAM_KEY]).revisions
+
+
+def test_a_revision_is_on_record_before_a_commit_that_drops_it_returns() -> None:
+    """Admissions and commits race; whoever gets a revision is seen by a report after the commit."""
+    holder = SnapshotHolder()
+    subject = Admission(holder, LAYERS, lambda: None)
+    stop, failures = threading.Event(), list[str]()
+    got: dict[str, str] = {}
+
+    def admit_all(thread: int) -> None:
+        for n in range(100_000):
+            if stop.is_set():
+                return
+            request = f"{thread}-{n}"
+            args = subject.admit({SPEC_KEY: '{"id": "joy"}'}, request) or {}
+            if PROGRAM_KEY in args:
+                got[request] = Program.decode(args[PROGRAM_KEY]).ops[0].revision
+            subject.finish(f"{thread}-{n - 50}")
+            got.pop(f"{thread}-{n - 50}", None)
+
+    threads = [threading.Thread(target=admit_all, args=(n,)) for n in range(2)]
+    for thread in threads:
+        thread.start()
+    for generation in range(1, 200):
+        revision = f"{generation:064x}"
+        vectors = {"joy": VectorMeta("joy", revision, (1,), (1.0,))}
+        holder.commit(Snapshot(generation, vectors, EnginePolicy()))
+        in_use = subject.revisions_in_use()
+        # A program made after this commit has its revision: no older one appears any more.
+        later = subject.revisions_in_use() - in_use - {revision}
+        failures += sorted(later)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert set(got.values()) <= subject.revisions_in_use()
+
+
+def test_a_commit_waits_for_an_admission_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An admission that has read the old snapshot is on record before the commit returns."""
+    holder = SnapshotHolder(Snapshot(1, VECTORS, EnginePolicy()))
+    subject = Admission(holder, LAYERS, lambda: None)
+    about_to_record, go_on = threading.Event(), threading.Event()
+    record = subject._ledger.record
+
+    def record_late(*args: Any) -> None:
+        about_to_record.set()
+        go_on.wait(10)
+        record(*args)
+
+    monkeypatch.setattr(subject._ledger, "record", record_late)
+    seen: list[set[str]] = []
+
+    def commit() -> None:
+        holder.commit(Snapshot(2, {}, EnginePolicy()))
+        seen.append(subject.revisions_in_use())
+
+    admitting = threading.Thread(target=subject.admit, args=({SPEC_KEY: '{"id": "joy"}'}, "r"))
+    committing = threading.Thread(target=commit)
+    admitting.start()
+    about_to_record.wait(10)
+    committing.start()
+    committing.join(0.1)
+    assert seen == []
+    go_on.set()
+    admitting.join()
+    committing.join()
+    assert seen == [{JOY}]
