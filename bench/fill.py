@@ -42,7 +42,7 @@ def main() -> None:
         args.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def _fill(steered: int, distinct: bool = True) -> Callable[[], None]:
+def _fill(steered: int, *, distinct: bool = True) -> Callable[[], None]:
     cpu = torch.device("cpu")
     row = np.ones(HIDDEN, dtype=np.float32)
     bank = Bank(LAYERS + 1, HIDDEN, cpu)

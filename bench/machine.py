@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import platform
 from importlib import metadata
@@ -18,7 +18,7 @@ def machine() -> dict[str, str]:
     }
     return {
         "device": f"{_cpu_model()}, {os.cpu_count()} cores",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "python": platform.python_version(),
         **versions,
     }

@@ -77,8 +77,9 @@ class HostStage:
         self._pinned: list[torch.Tensor] = []
         self._events: list[torch.cuda.Event] = []
         if not self._on_cpu:
-            self._pinned = [torch.zeros_like(device_buffer, device="cpu").pin_memory() for _ in "ab"]
-            self._events = [torch.cuda.Event() for _ in "ab"]
+            host = torch.zeros_like(device_buffer, device="cpu")
+            self._pinned = [host.pin_memory(), host.clone().pin_memory()]
+            self._events = [torch.cuda.Event() for _ in "ab"]  # type: ignore[no-untyped-call]
 
     def next(self) -> np.ndarray:
         """Return the host array to write, of the device buffer's shape."""
@@ -117,7 +118,7 @@ class StepFill:
                 prompt=self._acquire(program, "prompt"),
                 generated=self._acquire(program, "generated"),
             )
-        except Exception as error:  # one request's program must not reach its batchmates
+        except Exception as error:  # noqa: BLE001 - one request's program must not reach its batchmates
             self._fail(request_id, "PROGRAM_INVALID", error)
 
     def end(self, request_id: str) -> None:
@@ -138,6 +139,7 @@ class StepFill:
         query_start: np.ndarray,
         computed: np.ndarray,
         prompt_len: np.ndarray,
+        *,
         enabled: bool,
     ) -> None:
         """Map the tokens of one step.
@@ -153,11 +155,13 @@ class StepFill:
         length of its span: a chunk's tail of one token is prompt, a verified draft is generated.
         """
         if not self._live or not enabled:
-            return self.quiet()
+            self.quiet()
+            return
         start = time.perf_counter()
         batch = [self._live.get(request_id) for request_id in request_ids]
         if not any(batch):
-            return self.quiet()
+            self.quiet()
+            return
         rows = self._touch(batch)
         if NOT_PLACED in rows:
             self._place_missing(request_ids, batch)
@@ -167,7 +171,7 @@ class StepFill:
         self.counters.seconds += time.perf_counter() - start
 
     def _touch(self, batch: list[Steered | None]) -> list[int]:
-        """Mark the batch's rows as used in this step; return them as prompt, generated, prompt…"""
+        """Mark the batch's rows as used in this step; return them in (prompt, generated) pairs."""
         step = self._step = self._step + 1
         rows: list[int] = []
         for steered in batch:

@@ -1,5 +1,7 @@
 """The per-step fill maps each token to the row of what acts on it, and nothing else."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -17,10 +19,13 @@ MISSING = "d" * 64
 
 
 def program(scope: str = "all", scale: float = 1.0, revision: str = REVISION) -> str:
+    """Return a program of one operation, encoded."""
     return Program((ProgramOp(revision, 0, scale, "add", scope),)).encode()
 
 
 def fill_of(rows: int = 17) -> StepFill:
+    """Return a fill of a model with one layer, 4 wide."""
+
     def load(revision: str, layer: int) -> np.ndarray:
         if revision != REVISION:
             raise KeyError(revision)
@@ -37,16 +42,17 @@ def step(fill: StepFill, *spans: tuple[str, int, int, int], enabled: bool = True
     start = np.cumsum([0, *(s[2] for s in spans)]).astype(np.int32)
     computed = np.array([s[1] for s in spans], dtype=np.int32)
     prompt = np.array([s[3] for s in spans], dtype=np.int32)
-    fill.step(ids, start, computed, prompt, enabled)
+    fill.step(ids, start, computed, prompt, enabled=enabled)
     return fill._tokens.rows.tolist()
 
 
 def rows_of(fill: StepFill, request: str) -> tuple[int, int]:
+    """Return a live request's prompt row and generated row."""
     live = fill._live[request]
     return live.prompt.row, live.generated.row
 
 
-def test_only_the_steered_request_of_a_batch_is_mapped():
+def test_only_the_steered_request_of_a_batch_is_mapped() -> None:
     """A batchmate's tokens, and the padding behind the last token, stay at row 0."""
     fill = fill_of()
     fill.begin("s", program())
@@ -56,7 +62,7 @@ def test_only_the_steered_request_of_a_batch_is_mapped():
     assert fill.counters.steered_tokens == 2
 
 
-def test_a_prompt_tail_of_one_token_is_prompt():
+def test_a_prompt_tail_of_one_token_is_prompt() -> None:
     """A decode-only program leaves a chunked prefill's last, one-token chunk alone."""
     fill = fill_of()
     fill.begin("s", program("generated"))
@@ -64,7 +70,7 @@ def test_a_prompt_tail_of_one_token_is_prompt():
     assert step(fill, ("s", 8, 1, 8))[0] == rows_of(fill, "s")[1] > 0
 
 
-def test_a_verified_draft_is_generated_and_a_resumed_prefill_is_both():
+def test_a_verified_draft_is_generated_and_a_resumed_prefill_is_both() -> None:
     """Phase comes from absolute position: spans of several tokens can be generated, or mixed."""
     fill = fill_of()
     fill.begin("s", program("generated"))
@@ -75,14 +81,14 @@ def test_a_verified_draft_is_generated_and_a_resumed_prefill_is_both():
     assert step(fill, ("s", 0, 10, 8))[:11] == [0] * 8 + [row, row] + [0]
 
 
-def test_a_prompt_scope_ends_with_the_prompt():
+def test_a_prompt_scope_ends_with_the_prompt() -> None:
     """A prompt-only program steers no generated token."""
     fill = fill_of()
     fill.begin("s", program("prompt"))
     assert step(fill, ("s", 2, 4, 4))[:4] == [rows_of(fill, "s")[0]] * 2 + [0, 0]
 
 
-def test_shrinking_batches_leave_no_tail():
+def test_shrinking_batches_leave_no_tail() -> None:
     """Tokens that only the step before had are back at row 0."""
     fill = fill_of()
     fill.begin("s", program())
@@ -91,7 +97,7 @@ def test_shrinking_batches_leave_no_tail():
     assert step(fill, ("s", 9, 1, 9)) == [row] + [0] * 63
 
 
-def test_the_kill_switch_and_dummy_runs_map_nothing():
+def test_the_kill_switch_and_dummy_runs_map_nothing() -> None:
     """A step whose stamp says so, and any dummy run, steers no token; the request goes on."""
     fill = fill_of()
     fill.begin("s", program())
@@ -103,7 +109,7 @@ def test_the_kill_switch_and_dummy_runs_map_nothing():
     assert not fill._tokens.rows.any()
 
 
-def test_a_bad_program_touches_its_own_request_only():
+def test_a_bad_program_touches_its_own_request_only() -> None:
     """A malformed program or an unstaged revision: that request unsteered, counted, others not."""
     fill = fill_of()
     fill.begin("bad", "{")
@@ -114,7 +120,7 @@ def test_a_bad_program_touches_its_own_request_only():
     assert fill.errors == {"PROGRAM_INVALID": 1, "REVISION_NOT_STAGED": 1}
 
 
-def test_rows_come_back_when_requests_end():
+def test_rows_come_back_when_requests_end() -> None:
     """However many requests pass, no row is lost; ending twice or an unknown one does no harm."""
     fill = fill_of(rows=3)
     for n in range(50):
@@ -126,7 +132,7 @@ def test_rows_come_back_when_requests_end():
     assert fill._rows.in_use == 0
 
 
-def test_more_live_requests_than_rows_take_turns():
+def test_more_live_requests_than_rows_take_turns() -> None:
     """Requests that sit a step out lend their rows, and get one again when they are back."""
     fill = fill_of(rows=3)
     for n in range(4):
@@ -136,7 +142,7 @@ def test_more_live_requests_than_rows_take_turns():
         assert fill._rows.op_coef[0, row, 0, 0].item() == 1.0 + n
 
 
-def test_without_a_live_program_a_step_writes_nothing():
+def test_without_a_live_program_a_step_writes_nothing() -> None:
     """The idle step neither touches the map nor counts as a fill."""
     fill = fill_of()
     step(fill, ("u", 0, 3, 3))
@@ -152,7 +158,7 @@ SPANS = st.lists(
 
 
 @given(SPANS)
-def test_the_map_is_what_a_token_by_token_rule_says(spans: list[tuple[int, int, int, str]]):
+def test_the_map_is_what_a_token_by_token_rule_says(spans: list[tuple[int, int, int, str]]) -> None:
     """For any mix of spans and scopes, each token's row is that of its own position's phase."""
     fill = fill_of()
     scopes = {"a": "all", "p": "prompt", "g": "generated"}
@@ -168,6 +174,6 @@ def test_the_map_is_what_a_token_by_token_rule_says(spans: list[tuple[int, int, 
 
 
 @pytest.fixture(autouse=True)
-def _open_gate():
+def _open_gate() -> Iterator[None]:
     yield
     op.cpu_gate.active = True

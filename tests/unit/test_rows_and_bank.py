@@ -14,14 +14,17 @@ OTHER = "b" * 64
 
 
 def row(value: float, hidden: int = 4) -> np.ndarray:
+    """Return a bank row of one value."""
     return np.full(hidden, value, dtype=np.float32)
 
 
 def add(layer: int, scale: float = 1.0, revision: str = REVISION) -> ProgramOp:
+    """Return an add at a layer."""
     return ProgramOp(revision, layer, scale, "add", "all")
 
 
 def table(rows: int = 4, slots: int = 9, layers: tuple[int, ...] = (0, 1)) -> ProgramRows:
+    """Return a table over a bank 4 wide, with two revisions held."""
     held = {REVISION: 1.0, OTHER: 2.0}
 
     def load(revision: str, layer: int) -> np.ndarray:
@@ -30,7 +33,7 @@ def table(rows: int = 4, slots: int = 9, layers: tuple[int, ...] = (0, 1)) -> Pr
     return ProgramRows(layers=layers, rows=rows, bank=Bank(slots, 4, CPU), load_row=load)
 
 
-def test_one_slot_serves_all_users_of_a_row():
+def test_one_slot_serves_all_users_of_a_row() -> None:
     """Two programs that need the same row of the same revision take one slot between them."""
     bank = Bank(4, 4, CPU)
     first, second = bank.acquire((REVISION, 0), row(1)), bank.acquire((REVISION, 0), row(1))
@@ -39,7 +42,7 @@ def test_one_slot_serves_all_users_of_a_row():
     assert bank.rows[first].tolist() == [1, 1, 1, 1]
 
 
-def test_released_rows_stay_until_their_slot_is_needed():
+def test_released_rows_stay_until_their_slot_is_needed() -> None:
     """A row that comes back finds its old slot; the least recently released one is given up."""
     bank = Bank(3, 4, CPU)
     a, b = bank.acquire((REVISION, 0), row(1)), bank.acquire((REVISION, 1), row(2))
@@ -50,7 +53,7 @@ def test_released_rows_stay_until_their_slot_is_needed():
     assert bank.rows[a].tolist() == [3, 3, 3, 3]
 
 
-def test_a_full_bank_is_an_error_and_slot_zero_is_never_given():
+def test_a_full_bank_is_an_error_and_slot_zero_is_never_given() -> None:
     """The bank refuses rather than overwrite a row in use, and row 0 of it stays zero."""
     bank = Bank(2, 4, CPU)
     bank.acquire((REVISION, 0), row(1))
@@ -59,7 +62,7 @@ def test_a_full_bank_is_an_error_and_slot_zero_is_never_given():
     assert not bank.rows[0].any()
 
 
-def test_a_placed_entry_is_written_at_its_layers_only():
+def test_a_placed_entry_is_written_at_its_layers_only() -> None:
     """Operations stand at their layer in order, and other layers count none."""
     rows = table()
     entry = rows.acquire("k", (add(1, 0.5), add(1, 2.0, OTHER)))
@@ -71,12 +74,12 @@ def test_a_placed_entry_is_written_at_its_layers_only():
     assert rows._bank.rows[slots].mean(dim=1).tolist() == [11, 12]
 
 
-def test_operations_of_other_pipeline_stages_are_left_to_them():
+def test_operations_of_other_pipeline_stages_are_left_to_them() -> None:
     """A rank without any of the layers needs no row."""
     assert table(layers=(4, 5)).acquire("k", (add(1),)) is NO_OPS
 
 
-def test_rows_of_ended_requests_go_first_and_those_of_this_step_never():
+def test_rows_of_ended_requests_go_first_and_those_of_this_step_never() -> None:
     """Eviction prefers a row nobody needs, then one that sits this step out, else it refuses."""
     rows = table(rows=3)
     ended, waiting, fresh = (rows.acquire(k, (add(0),)) for k in ("ended", "waiting", "fresh"))
@@ -98,7 +101,7 @@ def test_rows_of_ended_requests_go_first_and_those_of_this_step_never():
     assert waiting.refs == 1
 
 
-def test_an_evicted_row_acts_no_more_and_frees_its_slots():
+def test_an_evicted_row_acts_no_more_and_frees_its_slots() -> None:
     """Nothing of a former program is left in the table for the next one to inherit."""
     rows = table(rows=2)
     first = rows.acquire("first", (add(0), add(1)))
@@ -111,7 +114,7 @@ def test_an_evicted_row_acts_no_more_and_frees_its_slots():
     assert rows._bank.in_use == 1
 
 
-def test_a_program_that_cannot_be_placed_leaves_nothing_behind():
+def test_a_program_that_cannot_be_placed_leaves_nothing_behind() -> None:
     """A revision that is not staged, or a bank that is full, costs neither a row nor a slot."""
     rows = table(slots=2)
     for key, ops, reason in (
@@ -127,7 +130,7 @@ def test_a_program_that_cannot_be_placed_leaves_nothing_behind():
     rows.place(rows.acquire("small", (add(0),)), step=1)
 
 
-def test_a_million_scales_need_no_more_slots_than_one():
+def test_a_million_scales_need_no_more_slots_than_one() -> None:
     """Scales live in the table: different scales of one vector share its bank rows."""
     rows = table(rows=3, slots=3)
     for step in range(100):

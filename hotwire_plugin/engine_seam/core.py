@@ -1,0 +1,40 @@
+"""Admission: where a request's specification becomes a program, before its blocks are hashed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from hotwire_plugin.engine_seam.identity import identity_of
+from hotwire_plugin.engine_seam.patch import replace
+from hotwire_plugin.engine_seam.worker import disarmed_reason_of
+from hotwire_plugin.process import process
+
+
+def install(module: ModuleType) -> None:
+    """Take the engine role once the workers are up, and admit every request."""
+    replace(module.EngineCore, "_initialize_kv_caches", _then_become_engine)
+    replace(module.EngineCore, "preprocess_add_request", _admitted)
+
+
+def _then_become_engine(inner: Callable[..., Any]) -> Callable[..., Any]:
+    def _initialize_kv_caches(self: Any, vllm_config: Any, *args: Any, **kwargs: Any) -> Any:
+        # By now the workers have been started, so a gRPC server cannot be forked into them.
+        result = inner(self, vllm_config, *args, **kwargs)
+        reasons = self.model_executor.collective_rpc(disarmed_reason_of)
+        process.become_engine(identity_of(vllm_config), next(filter(None, reasons), ""))
+        return result
+
+    return _initialize_kv_caches
+
+
+def _admitted(inner: Callable[..., Any]) -> Callable[..., Any]:
+    def preprocess_add_request(self: Any, request: Any) -> Any:
+        params, engine = request.sampling_params, process.engine
+        if params is not None and engine is not None:
+            prompt_len = len(request.prompt_token_ids or ())
+            params.extra_args = engine.admit(params.extra_args, request.request_id, prompt_len)
+        return inner(self, request)
+
+    return preprocess_add_request

@@ -1,0 +1,54 @@
+"""The API server: refuses a strict request whose steering cannot be honoured, early and kindly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from hotwire_plugin.engine_seam.identity import identity_of
+from hotwire_plugin.engine_seam.patch import replace, resolve
+from hotwire_plugin.process import process
+
+
+def install_refusals(module: ModuleType) -> None:
+    """Check each request where its parameters are checked."""
+    replace(module.InputProcessor, "process_inputs", _checked)
+
+
+def install_async(module: ModuleType) -> None:
+    """Take the frontend role in a process that serves HTTP."""
+    replace(module.AsyncLLM, "__init__", _then_become_frontend)
+
+
+def install_sync(module: ModuleType) -> None:
+    """Take the frontend role in a process that uses ``LLM``."""
+    replace(module.LLMEngine, "__init__", _then_become_frontend)
+
+
+def _then_become_frontend(inner: Callable[..., None]) -> Callable[..., None]:
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        # By now the engine's processes have been started.
+        inner(self, *args, **kwargs)
+        config = self.vllm_config
+        rank = max(config.parallel_config._api_process_rank, 0)  # noqa: SLF001
+        process.become_frontend(identity_of(config, tp_rank=rank))
+
+    return __init__
+
+
+def _checked(inner: Callable[..., Any]) -> Callable[..., Any]:
+    from vllm import exceptions
+
+    refused = resolve(exceptions, "VLLMValidationError")
+
+    def process_inputs(
+        self: Any, request_id: str, prompt: Any, params: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        frontend = process.frontend
+        refusal = frontend.refuse(getattr(params, "extra_args", None)) if frontend else None
+        if refusal is not None:
+            raise refused(f"hotwire: {refusal.reason}: {refusal.message}", parameter="vllm_xargs")
+        return inner(self, request_id, prompt, params, *args, **kwargs)
+
+    return process_inputs

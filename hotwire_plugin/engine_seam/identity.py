@@ -1,0 +1,53 @@
+"""Who a process is, read from vLLM's configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hotwire_plugin.process import Identity
+
+REFUSED = {
+    "sequence parallelism": "compilation_config.pass_config.enable_sp",
+    "microbatching": "parallel_config.enable_dbo",
+    "microbatches": "parallel_config.use_ubatching",
+    "prefill context parallelism": "parallel_config.prefill_context_parallel_size",
+    "decode context parallelism": "parallel_config.decode_context_parallel_size",
+}
+"""What parts a batch's tokens in ways the token map does not follow, and where it is switched."""
+
+
+def identity_of(vllm_config: Any, *, pp_rank: int = 0, tp_rank: int = 0) -> Identity:
+    """Return the identity of the calling process."""
+    import vllm
+
+    model, parallel = vllm_config.model_config, vllm_config.parallel_config
+    text = model.hf_config.get_text_config()
+    return Identity(
+        instance_id=vllm_config.instance_id,
+        dp_rank=parallel.data_parallel_rank,
+        pp_rank=pp_rank,
+        tp_rank=tp_rank,
+        pp_size=parallel.pipeline_parallel_size,
+        tp_size=parallel.tensor_parallel_size,
+        model=_model_name(model),
+        hidden_size=text.hidden_size,
+        num_layers=text.num_hidden_layers,
+        dtype=str(model.dtype).removeprefix("torch."),
+        vllm_version=vllm.__version__,
+    )
+
+
+def refused_feature(vllm_config: Any) -> str | None:
+    """Return the name of a feature in use under which steering would be wrong, if there is one."""
+    for feature, path in REFUSED.items():
+        value = vllm_config
+        for name in path.split("."):
+            value = getattr(value, name, None)
+        if value is not None and int(value) > (1 if path.endswith("_size") else 0):
+            return feature
+    return None
+
+
+def _model_name(model: Any) -> str:
+    served = model.served_model_name
+    return str(served[0] if isinstance(served, list) else served or model.model)

@@ -1,0 +1,67 @@
+"""The scheduler's message is the only thing all ranks see in one order: it carries the stamp."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from hotwire_plugin.engine_role import EngineRole
+from hotwire_plugin.engine_seam.patch import replace, resolve
+from hotwire_plugin.process import process
+
+logger = logging.getLogger("hotwire_plugin.engine_seam")
+
+STAMP = "hotwired_stamp"
+
+
+def install(module: ModuleType) -> None:
+    """Stamp each schedule, and follow requests from the queue to their end."""
+    resolve(module, "Request")
+    replace(module.Scheduler, "schedule", _stamped)
+    replace(module.Scheduler, "add_request", _followed)
+    replace(module.Scheduler, "_free_request", _forgotten)
+
+
+def _stamped(inner: Callable[..., Any]) -> Callable[..., Any]:
+    def schedule(self: Any, *args: Any, **kwargs: Any) -> Any:
+        engine = process.engine
+        if engine is None:
+            return inner(self, *args, **kwargs)
+        stamp, switched_off = engine.stamp()
+        if switched_off:
+            for request in self.requests.values():
+                _seclude(engine, request)
+        output = inner(self, *args, **kwargs)
+        setattr(output, STAMP, tuple(stamp))
+        return output
+
+    return schedule
+
+
+def _followed(inner: Callable[..., Any]) -> Callable[..., Any]:
+    def add_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+        # Admitted with a program just before the switch: it will run without.
+        if process.engine is not None and not process.engine.enabled:
+            _seclude(process.engine, request)
+        return inner(self, request, *args, **kwargs)
+
+    return add_request
+
+
+def _forgotten(inner: Callable[..., Any]) -> Callable[..., Any]:
+    def _free_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+        if process.engine is not None:
+            process.engine.finish(request.request_id)
+        return inner(self, request, *args, **kwargs)
+
+    return _free_request
+
+
+def _seclude(engine: EngineRole, request: Any) -> None:
+    # Blocks already in the cache keep the hash they were stored under; those still to come, and
+    # all of them after a preemption, get one that no other request can ask for.
+    if engine.seclude(request.request_id):
+        request.block_hashes.clear()
+        request.update_block_hashes()

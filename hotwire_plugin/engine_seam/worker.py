@@ -1,0 +1,81 @@
+"""The worker: arms the model once its weights are there, before vLLM measures its memory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from hotwire_plugin.engine_seam import runner_v1
+from hotwire_plugin.engine_seam.identity import identity_of, refused_feature
+from hotwire_plugin.engine_seam.patch import replace
+from hotwire_plugin.layers import NotSteerable
+from hotwire_plugin.process import process
+from hotwire_plugin.worker import WorkerRole, WorkerSizes
+
+logger = logging.getLogger("hotwire_plugin.engine_seam")
+
+
+def install(module: ModuleType) -> None:
+    """Arm each model as soon as it is loaded."""
+    replace(module.Worker, "load_model", _then_arm)
+
+
+def disarmed_reason_of(worker: Any) -> str:  # noqa: ARG001 - what collective_rpc passes
+    """Return why this worker cannot steer, or nothing. Called in every worker by the engine."""
+    return process.disarmed_reason or ("" if process.worker else "the worker was not armed")
+
+
+def _then_arm(inner: Callable[..., Any]) -> Callable[..., Any]:
+    def load_model(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = inner(self, *args, **kwargs)
+        try:
+            _arm(self)
+        except Exception as error:
+            known = isinstance(error, NotSteerable)
+            process.disarm(str(error) if known else f"{type(error).__name__}: {error}")
+            logger.error(
+                "hotwired is disarmed, the model serves on unsteered: %s", error, exc_info=not known
+            )
+        process.serve(_identity(self), "worker")
+        return result
+
+    return load_model
+
+
+def _arm(worker: Any) -> None:
+    config = worker.vllm_config
+    if process.disarmed_reason:
+        raise NotSteerable(process.disarmed_reason)
+    if feature := refused_feature(config):
+        raise NotSteerable(f"{feature} is on, which moves tokens where steering cannot follow")
+    if worker.use_v2_model_runner:
+        raise NotSteerable("the V2 model runner is not supported yet")
+    identity = _identity(worker)
+    sizes = WorkerSizes(
+        hidden_size=identity.hidden_size,
+        num_layers=identity.num_layers,
+        max_requests=config.scheduler_config.max_num_seqs,
+        max_tokens=worker.model_runner.max_num_tokens,
+        bank_bytes=process.settings.bank_bytes,
+    )
+    role = WorkerRole(
+        worker.model_runner.get_model(),
+        sizes,
+        process.blob_store(identity),
+        worker.device,
+        config.model_config.dtype,
+    )
+    runner_v1.follow(worker.model_runner, role.fill)
+    process.become_worker(identity, role)
+
+
+def _identity(worker: Any) -> Any:
+    from vllm.distributed import get_pp_group, get_tp_group
+
+    return identity_of(
+        worker.vllm_config,
+        pp_rank=get_pp_group().rank_in_group,
+        tp_rank=get_tp_group().rank_in_group,
+    )
