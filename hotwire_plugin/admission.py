@@ -127,15 +127,14 @@ class Admission:
         disarmed = self._armed_reason()
         if disarmed is not None or not isinstance(raw_spec, str):
             return self._decide(raw_spec, snapshot, disarmed)
+        if len(raw_spec) > _CACHED_SPEC_CHARS:  # before it is hashed
+            return self._decide(raw_spec, snapshot, None)
         admitted = self._cache.get(raw_spec)
-        if admitted is not None:
-            self._cache.move_to_end(raw_spec)
-            return admitted
-        admitted = self._decide(raw_spec, snapshot, None)
-        if len(raw_spec) <= _CACHED_SPEC_CHARS:
-            self._cache[raw_spec] = admitted
+        if admitted is None:
+            admitted = self._cache[raw_spec] = self._decide(raw_spec, snapshot, None)
             if len(self._cache) > _CACHED_SPECS:
                 self._cache.popitem(last=False)
+        self._cache.move_to_end(raw_spec)
         return admitted
 
     def _decide(self, raw_spec: object, snapshot: Snapshot, disarmed: str | None) -> Admitted:

@@ -18,7 +18,7 @@ from typing import Any
 PROGRAM_KEY = "hotwire_program"
 SPEC_KEY = "hotwire"
 MAX_OPS_PER_LAYER = 8
-MAX_LAYER = 4095
+MAX_LAYER = 2047  # as for a vector's layers
 OPS = ("add",)
 SCOPES = ("all", "prompt", "generated")
 

@@ -18,6 +18,8 @@ from hotwire_plugin.program import MAX_LAYER, OPS, SCOPES
 
 MAX_SPEC_BYTES = 16 * 1024
 MAX_ENTRIES = 64
+# Over all entries: a short text can name many, and reading it must stay quick.
+MAX_LAYERS_NAMED = 4096
 MAX_ID_CHARS = 256
 
 SPEC_TOO_LARGE = "SPEC_TOO_LARGE"
@@ -133,7 +135,14 @@ def _entries(items: list[object], duplicate: str | None) -> tuple[SpecEntry, ...
         raise SpecError(SPEC_INVALID, f"key {shown(duplicate)} is given twice")
     if len(items) > MAX_ENTRIES:
         raise SpecError(TOO_MANY_ENTRIES, f"more than {MAX_ENTRIES} entries")
-    return tuple(_entry(item) for item in items)
+    entries: list[SpecEntry] = []
+    named = 0
+    for item in items:
+        entries.append(_entry(item))
+        named += len(entries[-1].layers or ())
+        if named > MAX_LAYERS_NAMED:
+            raise SpecError(LAYER_INVALID, f"more than {MAX_LAYERS_NAMED} layers over all entries")
+    return tuple(entries)
 
 
 def _entry(item: object) -> SpecEntry:

@@ -61,7 +61,7 @@ def test_an_empty_list_asks_for_nothing() -> None:
     ("layer", "layers"),
     [
         (0, (0,)),
-        (4095, (4095,)),
+        (2047, (2047,)),
         ([5, 3], (3, 5)),
         ("10", (10,)),
         ("10-12", (10, 11, 12)),
@@ -78,14 +78,22 @@ def test_layers(layer: object, layers: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     "layer",
     [
-        -1, 4096, 10**30, 1.0, math.nan, True, None, {}, [], [1, 1], [True], ["1"], [-1], [[1]],
-        "", "-1", "1-", "3-1", "1,1", "1-3,2", "a", "1_0", "１", "1;2", "0-4095,0-4095",
+        -1, 2048, 10**30, 1.0, math.nan, True, None, {}, [], [1, 1], [True], ["1"], [-1], [[1]],
+        "", "-1", "1-", "3-1", "1,1", "1-3,2", "a", "1_0", "１", "1;2", "0-2047,0-2047",
         "0-99999999", "1,", list(range(5000)),
     ],
 )  # fmt: skip
 def test_layer_invalid(layer: object) -> None:
     """Negative, fractional, boolean, repeated, backwards, empty or unbounded."""
     assert reason({"id": "joy", "layer": layer}) == "LAYER_INVALID"
+
+
+def test_the_number_of_layers_named() -> None:
+    """A short text can't make a long list: 4096 over all entries is the most."""
+    assert len(parse([{"id": "joy", "layer": "0-2047"}] * 2).entries) == 2
+    assert reason([{"id": "joy", "layer": "0-2047"}] * 2 + [{"id": "joy", "layer": 0}]) == (
+        "LAYER_INVALID"
+    )
 
 
 @pytest.mark.parametrize("scale", [0, -0.0, 1, -3, 1e38, 5e-324, 1.7e308])
