@@ -72,7 +72,7 @@ def _load_vectors(path: Path) -> dict[str, VectorData]:
         try:
             vectors[file.stem] = _load_vector(file)
         except Exception as exc:  # noqa: BLE001 - torch.load raises many kinds; the others load
-            logger.error("vector file %s is left out: %s", ascii(str(file)), _why(exc))  # noqa: TRY400
+            logger.error("vector file %s is left out: %s", ascii(str(file)), _why(exc))
         else:
             logger.info("vector %s loaded", shown(file.stem))
     return vectors
@@ -86,7 +86,7 @@ def _files(path: Path) -> list[Path]:
     try:
         return sorted(path.glob("*.pt")) if path.is_dir() else [path]
     except OSError as exc:
-        logger.error("%s can't be read: %s", VECTORS, _why(exc))  # noqa: TRY400
+        logger.error("%s can't be read: %s", VECTORS, _why(exc))
         return []
 
 
@@ -171,7 +171,7 @@ def _load_norms(path: str | None) -> dict[int, float] | None:
             table = table["h_norms"]
         norms = {int(layer): float(norm) for layer, norm in table.items()}
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as exc:
-        logger.error("%s can't be read, nothing is steered: %s", H_NORMS, _why(exc))  # noqa: TRY400
+        logger.error("%s can't be read, nothing is steered: %s", H_NORMS, _why(exc))
         return None
     unusable = [layer for layer, norm in norms.items() if not usable_norm(norm)]
     if unusable:
