@@ -1,0 +1,82 @@
+"""A typed client of hotwired, the steering daemon: `Client`, and `AsyncClient` for asyncio.
+
+    with Client() as client:
+        client.register_vector("joy.safetensors")
+
+Results are the messages of `hotwired.v1`, re-exported here. Whatever goes wrong is a
+`HotwireError`; see `hotwire_client.errors` for the tree.
+"""
+
+from hotwire_client.address import default_server, run_dir
+from hotwire_client.aio import AsyncClient
+from hotwire_client.client import Client
+from hotwire_client.errors import (
+    AbortedError,
+    AlreadyExistsError,
+    CancelledError,
+    DataLossError,
+    DeadlineExceededError,
+    FailedPreconditionError,
+    HotwireError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    OutOfRangeError,
+    PermissionDeniedError,
+    ResourceExhaustedError,
+    UnauthenticatedError,
+    UnavailableError,
+    UnimplementedError,
+    UnknownError,
+    Violation,
+)
+from hotwired.v1.node_pb2 import Node, NodeOutcome, NodeRole, NodeState
+from hotwired.v1.policy_pb2 import DoseMode, Policy
+from hotwired.v1.stats_pb2 import EngineStats, Stats
+from hotwired.v1.steering_service_pb2 import (
+    DeleteVectorResponse,
+    GetPolicyResponse,
+    ListNodesResponse,
+    RegisterVectorResponse,
+    SetPolicyResponse,
+)
+from hotwired.v1.vector_pb2 import Vector
+
+__all__ = [
+    "AbortedError",
+    "AlreadyExistsError",
+    "AsyncClient",
+    "CancelledError",
+    "Client",
+    "DataLossError",
+    "DeadlineExceededError",
+    "DeleteVectorResponse",
+    "DoseMode",
+    "EngineStats",
+    "FailedPreconditionError",
+    "GetPolicyResponse",
+    "HotwireError",
+    "InternalError",
+    "InvalidArgumentError",
+    "ListNodesResponse",
+    "Node",
+    "NodeOutcome",
+    "NodeRole",
+    "NodeState",
+    "NotFoundError",
+    "OutOfRangeError",
+    "PermissionDeniedError",
+    "Policy",
+    "RegisterVectorResponse",
+    "ResourceExhaustedError",
+    "SetPolicyResponse",
+    "Stats",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnimplementedError",
+    "UnknownError",
+    "Vector",
+    "Violation",
+    "default_server",
+    "run_dir",
+]

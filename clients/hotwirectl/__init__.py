@@ -1,0 +1,1 @@
+"""hotwirectl: the command line of hotwired, the steering daemon."""

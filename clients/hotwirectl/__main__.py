@@ -1,0 +1,5 @@
+"""Makes `python -m hotwirectl` the command."""
+
+from hotwirectl.main import main
+
+main()

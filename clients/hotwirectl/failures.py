@@ -1,0 +1,134 @@
+"""What a command that did not succeed says, and the exit code it ends with."""
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import click
+
+from hotwire_client import HotwireError, NodeOutcome, NodeState, Violation
+from hotwirectl import exit_codes
+
+# The next step, where there is one.
+_HINTS = {
+    "DAEMON_UNREACHABLE": "start it with `hotwired serve`, or name its address with --server",
+    "DEADLINE_EXCEEDED": "allow more time with --timeout; what was asked for may have happened",
+    "ETAG_MISMATCH": "`hotwirectl policy show` prints the policy in force",
+    "NAME_INVALID": "give another name with --name",
+    "NODE_REJECTED": "`hotwirectl nodes` shows what each node says",
+    "REVISION_MISMATCH": "`hotwirectl list` shows the revisions",
+    "SOCKET_NOT_TRUSTED": "set HOTWIRE_RUN_DIR to a directory of your own, for the daemon too",
+    "STORE_FULL": "`hotwirectl delete` makes room",
+    "UNIMPLEMENTED": "the daemon is older than this command",
+    "VECTOR_SHAPE_MISMATCH": "`hotwirectl nodes` shows the width and layers of each model",
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One failure as it is shown.
+
+    Attributes:
+        code: The name of the gRPC status, or of the exit code if no call failed.
+        reason: Why, in UPPER_SNAKE_CASE.
+        message: The same as a sentence.
+        exit_code: What the command ends with.
+        hint: What to do next; may be empty.
+        metadata: Every part of the message that varies.
+        violations: The fields at fault.
+    """
+
+    code: str
+    reason: str
+    message: str
+    exit_code: int
+    hint: str = ""
+    metadata: dict[str, str] = field(default_factory=dict)
+    violations: tuple[Violation, ...] = ()
+
+
+class CommandFailedError(Exception):
+    """Raised by a command that ends with a failure of its own."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def of_error(error: HotwireError, names: Callable[[], Iterable[str]]) -> Failure:
+    """Returns the failure for a failed call; `names` is asked for near names if need be."""
+    return Failure(
+        code=error.code.name,
+        reason=error.reason,
+        message=error.message,
+        exit_code=exit_codes.of_status(error.code),
+        hint=_near_name(error, names) if error.reason == "VECTOR_NOT_FOUND" else _hint(error),
+        metadata=error.metadata,
+        violations=error.violations,
+    )
+
+
+def of_usage(error: click.ClickException) -> Failure:
+    """Returns the failure for a wrong command line."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "hotwirectl"
+    return Failure(
+        code="USAGE",
+        reason="USAGE",
+        message=error.format_message().rstrip("."),
+        exit_code=exit_codes.USAGE,
+        hint=f"`{path} --help` explains",
+    )
+
+
+def of_unexpected(error: Exception) -> Failure:
+    """Returns the failure for an exception that nothing else accounts for."""
+    return Failure(
+        code="UNEXPECTED",
+        reason=type(error).__name__,
+        message=str(error) or "something unexpected",
+        exit_code=exit_codes.UNEXPECTED,
+        hint="HOTWIRE_DEBUG=1 shows where",
+    )
+
+
+def interrupted() -> Failure:
+    """Returns the failure for Ctrl-C."""
+    return Failure("INTERRUPTED", "INTERRUPTED", "interrupted", exit_codes.INTERRUPTED)
+
+
+def not_converged(generation: int, nodes: Iterable[NodeOutcome]) -> Failure:
+    """Returns the failure for a change that is accepted and not yet in use everywhere."""
+    late = [node for node in nodes if node.state != NodeState.NODE_STATE_CONVERGED]
+    return Failure(
+        code="NOT_CONVERGED",
+        reason="NOT_CONVERGED",
+        message=f"generation {generation} is stored, but not yet in use on every node",
+        exit_code=exit_codes.NOT_CONVERGED,
+        hint="the daemon goes on trying; `hotwirectl nodes` shows how far it is",
+        metadata={node.node: node.detail or NodeState.Name(node.state) for node in late},
+    )
+
+
+def unhealthy(status: str, server: str) -> Failure:
+    """Returns the failure for a daemon that answers and is not healthy."""
+    return Failure(
+        code="UNHEALTHY",
+        reason=status,
+        message=f"the daemon at {server} says it is not serving",
+        exit_code=exit_codes.UNHEALTHY,
+        metadata={"server": server},
+    )
+
+
+def _hint(error: HotwireError) -> str:
+    return _HINTS.get(error.reason, "")
+
+
+def _near_name(error: HotwireError, names: Callable[[], Iterable[str]]) -> str:
+    everything = "`hotwirectl list` shows all names"
+    try:
+        near = difflib.get_close_matches(error.metadata.get("name", ""), list(names()), n=1)
+    except HotwireError:
+        near = []
+    return f'did you mean "{near[0]}"? {everything}' if near else everything

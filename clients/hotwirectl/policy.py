@@ -1,0 +1,109 @@
+"""The commands for the policy: policy show, policy set, off, on."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hotwirectl import changes, policy_input, views
+from hotwirectl.settings import Command, Group, Settings, checked, pass_settings
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.group("policy", cls=Group)
+def policy() -> None:
+    """Show or set what requests may do."""
+
+
+@policy.command("show")
+@pass_settings
+def show(settings: Settings) -> None:
+    """Show the policy in force."""
+    with settings.client() as client:
+        response = client.get_policy()
+    settings.printer().result(response, lambda: views.policy(response))
+
+
+@policy.command("set")
+@click.option(
+    "--max-relative-dose",
+    metavar="LIMIT",
+    callback=checked(policy_input.parse_limit),
+    help="The limit at each layer, or `none`.",
+)
+@click.option(
+    "--max-total-relative-dose",
+    metavar="LIMIT",
+    callback=checked(policy_input.parse_limit),
+    help="The limit of the sum over layers, or `none`.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["reject", "clamp", "warn"]),
+    help="What happens to a request over a limit.",
+)
+@click.option(
+    "--allow-unmonitored/--no-allow-unmonitored",
+    default=None,
+    help="Whether a layer without a reference norm may be steered while a limit is set.",
+)
+@click.option(
+    "--strict/--no-strict",
+    default=None,
+    help="Whether requests that cannot be steered as asked are refused.",
+)
+@click.option(
+    "--reference-norms",
+    type=_FILE,
+    help='JSON with the norm of the residual stream by layer: {"0": 12.5, ...}, or a list.',
+)
+@click.option(
+    "--file",
+    type=_FILE,
+    help="JSON with fields of the policy, as `policy show -o json` prints it; null clears a limit.",
+)
+@click.option("--dry-run", is_flag=True, help="Check everything; change nothing.")
+@pass_settings
+def set_policy(settings: Settings, /, file: Path | None, *, dry_run: bool, **flags: Any) -> None:
+    """Change the fields that are named, and no others.
+
+    An etag in the file makes the daemon refuse the change if the policy is another by now.
+    """
+    wanted, fields = policy_input.build(_given(**flags), file)
+    with settings.client() as client:
+        response = client.set_policy(wanted, fields=fields, validate_only=dry_run)
+    changes.report(settings, response, f"policy {'valid' if dry_run else 'set'}", dry_run=dry_run)
+
+
+@click.command("off", cls=Command)
+@pass_settings
+def off(settings: Settings) -> None:
+    """Stop all steering at once.
+
+    This is the kill switch: requests under way stop being steered at their engine's next step.
+    """
+    _switch(settings, engaged=True)
+
+
+@click.command("on", cls=Command)
+@pass_settings
+def on(settings: Settings) -> None:
+    """Allow steering again after `off`."""
+    _switch(settings, engaged=False)
+
+
+def _switch(settings: Settings, *, engaged: bool) -> None:
+    with settings.client() as client:
+        response = client.set_kill_switch(engaged)
+    changes.report(settings, response, f"steering {'off' if engaged else 'on'}")
+
+
+def _given(mode: str | None, reference_norms: Path | None, **plain: Any) -> dict[str, Any]:
+    """Returns the values of the flags that were given, by field of the policy."""
+    values = {
+        **plain,
+        "dose_mode": f"DOSE_MODE_{mode.upper()}" if mode else None,
+        "reference_norms": policy_input.read_norms(reference_norms) if reference_norms else None,
+    }
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,159 @@
+"""The options every command has, accepted before and after its name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from hotwire_client import Client
+from hotwire_client.address import SERVER_ENV, default_server, target_of
+from hotwire_client.connection import DEFAULT_CONNECT_TIMEOUT, DEFAULT_TIMEOUT
+from hotwirectl.printers import Printer, make_printer
+
+#: A day is the longest that a call may take.
+MAX_TIMEOUT = 86400.0
+
+FORMATS = ("table", "json")
+
+T = TypeVar("T")
+
+
+@dataclass
+class Settings:
+    """Where the daemon is, how long a call may take (seconds) and how results are printed."""
+
+    server: str | None = None
+    timeout: float = DEFAULT_TIMEOUT
+    output: str = "table"
+
+    def address(self) -> str:
+        """Returns the address of the daemon."""
+        return self.server or default_server()
+
+    def client(self, *, timeout: float | None = None) -> Client:
+        """Returns a new client, to be closed by the caller.
+
+        Raises:
+            click.UsageError: The address is malformed.
+        """
+        seconds = timeout or self.timeout
+        try:
+            return Client(
+                self.address(),
+                timeout=seconds,
+                connect_timeout=min(seconds, DEFAULT_CONNECT_TIMEOUT),
+            )
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+
+    def printer(self) -> Printer:
+        """Returns the printer for the output format."""
+        return make_printer(self.output)
+
+
+pass_settings = click.make_pass_decorator(Settings, ensure=True)
+
+
+def parse_timeout(value: str) -> float:
+    """Returns the seconds; raises ValueError unless 0 < value <= MAX_TIMEOUT."""
+    seconds = float(value)
+    if not 0 < seconds <= MAX_TIMEOUT:
+        raise ValueError(f"{value} is not a number of seconds above 0, up to {MAX_TIMEOUT:g}")
+    return seconds
+
+
+def parse_server(value: str) -> str:
+    """Returns the address as it is; raises ValueError unless it is one."""
+    target_of(value)
+    return value
+
+
+def checked(parse: Callable[[str], T]) -> Callable[..., T | None]:
+    """Makes an option's callback of a function that raises ValueError for bad text."""
+
+    def callback(ctx: click.Context, param: click.Parameter, value: str | None) -> T | None:
+        try:
+            return None if value is None else parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from error
+
+    return callback
+
+
+def global_options(*, from_environment: bool) -> list[click.Parameter]:
+    """Returns the options; those of the root alone look at the environment."""
+
+    def option(
+        *names: str, envvar: str, parse: Callable[[str], object], **more: Any
+    ) -> click.Option:
+        return click.Option(
+            names,
+            envvar=envvar if from_environment else None,
+            show_envvar=from_environment,
+            expose_value=False,
+            is_eager=True,
+            callback=_remembering(parse),
+            **more,
+        )
+
+    return [
+        option(
+            "--server",
+            envvar=SERVER_ENV,
+            parse=parse_server,
+            metavar="ADDRESS",
+            help="The daemon: unix:PATH or HOST:PORT.  [default: its socket in the run directory]",
+        ),
+        option(
+            "--timeout",
+            envvar="HOTWIRE_TIMEOUT",
+            parse=parse_timeout,
+            metavar="SECONDS",
+            help=f"The seconds a call may take.  [default: {DEFAULT_TIMEOUT:g}]",
+        ),
+        option(
+            "-o",
+            "--output",
+            envvar="HOTWIRE_OUTPUT",
+            parse=str,
+            type=click.Choice(FORMATS),
+            help="How to print results and errors.  [default: table]",
+        ),
+    ]
+
+
+def _remembering(parse: Callable[[str], object]) -> Callable[..., None]:
+    parsed = checked(parse)
+
+    def callback(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+        if value is not None and param.name is not None:
+            settings = ctx.find_root().ensure_object(Settings)
+            setattr(settings, param.name, parsed(ctx, param, value))
+
+    return callback
+
+
+class Command(click.Command):
+    """A command that takes the global options too."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("epilog", "`hotwirectl --help` explains the exit codes.")
+        super().__init__(*args, **kwargs)
+        self.params.extend(global_options(from_environment=False))
+
+
+class Group(click.Group):
+    """A group whose commands take the global options, as it does itself."""
+
+    command_class = Command
+    group_class = type
+
+    def __init__(self, *args: Any, from_environment: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(global_options(from_environment=from_environment))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Returns the commands in the order in which they were added."""
+        del ctx
+        return list(self.commands)

@@ -1,0 +1,95 @@
+"""How single values look in a table: pure functions from values to text."""
+
+import time
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+NONE = "<none>"
+_GAP = "   "
+
+
+def escaped(text: str) -> str:
+    """Returns the text with everything that a terminal might act on as a backslash escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def columns(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns left-aligned columns under their titles, with every value escaped."""
+    table = [list(titles), *([escaped(value) or NONE for value in row] for row in rows)]
+    widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
+    return "\n".join(
+        _GAP.join(_padded(v, w) for v, w in zip(row, widths, strict=True)).rstrip() for row in table
+    )
+
+
+def fields(pairs: Iterable[tuple[str, str]]) -> str:
+    """Returns one `name  value` line for each pair, with the values aligned and escaped."""
+    table = [(name, escaped(value) or NONE) for name, value in pairs]
+    width = max((_width(name) for name, _ in table), default=0)
+    return "\n".join(_padded(name, width) + _GAP + value for name, value in table)
+
+
+def age(moment: Timestamp, now: float | None = None) -> str:
+    """Returns the time since then in its largest unit, such as "5s", "3m", "2h" or "4d"."""
+    if not moment.seconds:
+        return NONE
+    return duration((time.time() if now is None else now) - moment.seconds)
+
+
+def duration(seconds: float) -> str:
+    """Returns the seconds in their largest whole unit."""
+    whole = max(int(seconds), 0)
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if whole >= length:
+            return f"{whole // length}{unit}"
+    return f"{whole}s"
+
+
+def size(count: int) -> str:
+    """Returns a number of bytes with a binary unit, such as "67.6KiB"."""
+    if count < 1024:
+        return f"{count}B"
+    amount, units = count / 1024, ["KiB", "MiB", "GiB", "TiB"]
+    while amount >= 1024 and len(units) > 1:
+        amount /= 1024
+        del units[0]
+    return f"{amount:.1f}{units[0]}"
+
+
+def layers(numbers: Sequence[int]) -> str:
+    """Returns ascending numbers as ranges, such as "0-4,7,9-11"."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] + 1 == number:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
+
+
+def number(value: float) -> str:
+    """Returns at most six significant digits."""
+    return f"{value:.6g}"
+
+
+def yes(value: bool) -> str:  # noqa: FBT001 - it is the value itself
+    """Returns "yes" or "no"."""
+    return "yes" if value else "no"
+
+
+def moment(timestamp: Timestamp) -> str:
+    """Returns the time in UTC to the second, with its age."""
+    if not timestamp.seconds:
+        return NONE
+    utc = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(timestamp.seconds))
+    return f"{utc} ({age(timestamp)} ago)"
+
+
+def _width(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - _width(text))

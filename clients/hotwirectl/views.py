@@ -1,0 +1,228 @@
+"""What results look like to people: pure functions from messages to text."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from hotwire_client import (
+    DoseMode,
+    EngineStats,
+    GetPolicyResponse,
+    ListNodesResponse,
+    Node,
+    NodeOutcome,
+    NodeRole,
+    NodeState,
+    Stats,
+    Vector,
+)
+from hotwirectl import text
+
+_SHORT_REVISION = 8
+_MICROSECONDS = 1e6
+
+
+def short(revision: str) -> str:
+    """Returns the first characters of a revision."""
+    return revision[:_SHORT_REVISION]
+
+
+def vectors(items: Sequence[Vector]) -> str:
+    """One line for each vector."""
+    titles = ("NAME", "REVISION", "LAYERS", "WIDTH", "DTYPE", "SIZE", "MODEL", "AGE")
+    rows = (
+        (
+            v.name,
+            short(v.revision),
+            _layers(v),
+            str(v.hidden_size),
+            v.source_dtype,
+            text.size(v.size_bytes),
+            v.model,
+            text.age(v.create_time),
+        )
+        for v in items
+    )
+    return text.columns(titles, rows) if items else "no vectors are registered"
+
+
+def vector(v: Vector) -> str:
+    """Everything about one vector, and a line for each layer."""
+    head = text.fields(
+        [
+            ("name", v.name),
+            ("revision", v.revision),
+            ("model", v.model),
+            ("layers", _layers(v)),
+            ("width", str(v.hidden_size)),
+            ("dtype", v.source_dtype),
+            ("size", text.size(v.size_bytes)),
+            ("generation", str(v.generation)),
+            ("created", text.moment(v.create_time)),
+            ("updated", text.moment(v.update_time)),
+            *((f"metadata.{text.escaped(k)}", v.metadata[k]) for k in sorted(v.metadata)),
+        ]
+    )
+    names = ["any"] if v.any_layer else [str(layer) for layer in v.layers]
+    norms = [text.number(norm) for norm in v.norms]
+    return head + "\n\n" + text.columns(("LAYER", "NORM"), zip(names, norms, strict=False))
+
+
+def policy(response: GetPolicyResponse) -> str:
+    """The policy, a line for each field."""
+    p = response.policy
+    return text.fields(
+        [
+            ("kill_switch", "on (nothing is steered)" if p.kill_switch else "off"),
+            ("dose_mode", _enum_word(DoseMode.Name(p.dose_mode), "DOSE_MODE_")),
+            ("max_relative_dose", _limit(p.max_relative_dose, p.HasField("max_relative_dose"))),
+            (
+                "max_total_relative_dose",
+                _limit(p.max_total_relative_dose, p.HasField("max_total_relative_dose")),
+            ),
+            ("allow_unmonitored", text.yes(p.allow_unmonitored)),
+            ("strict", text.yes(p.strict)),
+            ("reference_norms", _norms(p.reference_norms)),
+            ("generation", str(response.generation)),
+            ("etag", p.etag),
+            ("updated", text.moment(p.update_time)),
+        ]
+    )
+
+
+def nodes(response: ListNodesResponse) -> str:
+    """One line for each node, then what nodes say about their state."""
+    if not response.nodes:
+        return "no nodes are connected"
+    titles = ("NAME", "ROLES", "STATE", "GENERATION", "HELD", "SHAPE", "MODEL", "VLLM", "AGE")
+    table = text.columns(titles, map(_node_row, response.nodes))
+    said = [f"{n.name}: {n.detail}" for n in response.nodes if n.detail]
+    return "\n".join([table, *(["", *map(text.escaped, said)] if said else [])])
+
+
+def stats(s: Stats) -> str:
+    """The daemon's figures, a line for each engine, and a line for each counted reason."""
+    head = text.fields(
+        [
+            ("generation", str(s.generation)),
+            ("vectors", str(s.vectors)),
+            ("store", text.size(s.store_bytes)),
+            ("kill_switch", "on" if s.kill_switch else "off"),
+            ("converged", text.yes(s.converged)),
+            ("uptime", text.duration(s.uptime_seconds)),
+            ("memory", text.size(s.daemon_rss_bytes)),
+        ]
+    )
+    parts = [head]
+    if s.engines:
+        parts.append(text.columns(_ENGINE_TITLES, map(_engine_row, s.engines)))
+    if reasons := [row for e in s.engines for row in _reasons(e)]:
+        parts.append(text.columns(("ENGINE", "COUNTER", "REASON", "COUNT"), reasons))
+    return "\n\n".join(parts)
+
+
+def samples(s: Stats, *, titled: bool) -> str:
+    """One line for each engine, or one for the daemon alone, that starts with the time."""
+    time = s.sample_time.ToJsonString()[11:19]
+    blank = ["-"] * (len(_ENGINE_TITLES) - 2)
+    rows = [_engine_row(e) for e in s.engines] or [["-", str(s.generation), *blank]]
+    lines = [[time, *row] for row in rows]
+    titles = ("TIME", *_ENGINE_TITLES)
+    widths = [max(len(t), 10) for t in titles]
+    padded = [
+        "  ".join(text.escaped(v).ljust(w) for v, w in zip(line, widths, strict=True)).rstrip()
+        for line in ([titles] if titled else []) + lines
+    ]
+    return "\n".join(padded)
+
+
+def outcome(outcomes: Iterable[NodeOutcome]) -> str:
+    """How many of the nodes use a change, such as "3/3 nodes"."""
+    states = [o.state for o in outcomes]
+    return f"{states.count(NodeState.NODE_STATE_CONVERGED)}/{len(states)} nodes"
+
+
+def left_out(outcomes: Iterable[NodeOutcome]) -> list[str]:
+    """A sentence for each node that a converged change does not reach."""
+    return [
+        f"{o.node} is {_enum_word(NodeState.Name(o.state), 'NODE_STATE_')}"
+        + (f": {o.detail}" if o.detail else "")
+        for o in outcomes
+        if o.state != NodeState.NODE_STATE_CONVERGED
+    ]
+
+
+_ENGINE_TITLES = (
+    "ENGINE",
+    "GENERATION",
+    "REQUESTS",
+    "STEERED",
+    "UNSTEERED",
+    "LIVE",
+    "TOKENS",
+    "ROWS",
+    "SLOTS",
+    "FILL-US",
+)
+
+
+def _engine_row(e: EngineStats) -> list[str]:
+    fill = e.fill_seconds_total / e.fill_steps_total if e.fill_steps_total else 0.0
+    return [
+        e.engine,
+        str(e.generation),
+        str(e.requests_total),
+        str(e.requests_steered_total),
+        str(sum(e.requests_unsteered_total.values())),
+        str(e.requests_live),
+        str(e.steered_tokens_total),
+        f"{e.rows_in_use}/{e.rows_capacity}",
+        f"{e.slots_in_use}/{e.slots_capacity}",
+        f"{fill * _MICROSECONDS:.1f}",
+    ]
+
+
+def _reasons(e: EngineStats) -> list[list[str]]:
+    counters: list[tuple[str, Mapping[str, int]]] = [
+        ("unsteered", e.requests_unsteered_total),
+        ("dose", e.dose_decisions_total),
+        ("program-error", e.program_errors_total),
+    ]
+    return [
+        [e.engine, counter, reason, str(counts[reason])]
+        for counter, counts in counters
+        for reason in sorted(counts)
+        if counts[reason]
+    ]
+
+
+def _node_row(n: Node) -> list[str]:
+    roles = (_enum_word(NodeRole.Name(r), "NODE_ROLE_") for r in n.roles)
+    return [
+        n.name,
+        ",".join(roles),
+        _enum_word(NodeState.Name(n.state), "NODE_STATE_"),
+        str(n.generation) if n.generation else "-",
+        str(n.revisions_held),
+        f"{n.num_layers}x{n.hidden_size}",
+        n.model,
+        n.vllm_version,
+        text.age(n.last_seen_time),
+    ]
+
+
+def _layers(v: Vector) -> str:
+    return "any" if v.any_layer else text.layers(v.layers)
+
+
+def _limit(value: float, is_set: bool) -> str:  # noqa: FBT001 - a value and whether there is one
+    return text.number(value) if is_set else "none"
+
+
+def _norms(norms: Mapping[int, float]) -> str:
+    if not norms:
+        return "none"
+    low, high = min(norms.values()), max(norms.values())
+    return f"layers {text.layers(sorted(norms))} ({text.number(low)} to {text.number(high)})"
+
+
+def _enum_word(name: str, prefix: str) -> str:
+    return name.removeprefix(prefix).lower()
