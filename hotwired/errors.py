@@ -48,8 +48,6 @@ HotwireError
 └── Internal                 INTERNAL: a fault of ours
 """
 
-# ruff: noqa: N818 -- a name says what went wrong, and makes the reason
-
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar

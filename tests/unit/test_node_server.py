@@ -48,7 +48,7 @@ def test_a_stale_socket_is_replaced(short_dir: Path) -> None:
 
 
 def test_a_live_socket_is_not_stolen(short_dir: Path) -> None:
-    """Unasked, gRPC would take the socket over in silence; we refuse, and the first one serves on."""
+    """Unasked, gRPC would take the socket over in silence; we refuse, the first serves on."""
     path = short_dir / "x.sock"
     first = a_server(path)
     first.start()

@@ -1,0 +1,280 @@
+"""Everything that changes the desired state, one change at a time, in two phases.
+
+Stage: every worker that must have a new vector gets it and checks it; one refusal and nothing is
+changed anywhere. Store: blob, row, generation. Then the reconciler commits, and the caller waits.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from hotwired import names, policy
+from hotwired.errors import MutationTimeout, RevisionMismatch, shown
+from hotwired.fleet import Fleet
+from hotwired.log import get
+from hotwired.node_link import NodeLink
+from hotwired.plan import SETTLED, Outcome
+from hotwired.reconcile import Reconciler
+from hotwired.registry import Audit, Change
+from hotwired.snapshot import Desired
+from hotwired.staging import Caller, stage_everywhere, targets
+from hotwired.store import Store
+from hotwired.upload import Upload
+from hotwired.v1 import node_pb2 as public_pb2
+from hotwired.v1 import policy_pb2, vector_pb2
+from hotwired.v1 import steering_service_pb2 as pb
+
+# A node's generation beyond this is no generation but a fault; the database ends at 2**63.
+_MAX_OVERTAKE = 2**62
+_REJECTED = public_pb2.NODE_STATE_REJECTED
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a change came to: how far each node is, and whether all are there."""
+
+    generation: int
+    converged: bool
+    nodes: list[tuple[NodeLink, Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A vector as it is registered now; whether that changed nothing; what it came to."""
+
+    vector: vector_pb2.Vector
+    unchanged: bool
+    result: Result
+
+
+class Mutations:
+    """The one writer of the store."""
+
+    def __init__(self, fleet: Fleet, store: Store) -> None:
+        self._fleet = fleet
+        self._store = store
+        self._lock = asyncio.Lock()
+        self.reconciler = Reconciler(fleet, store, self.overtake)
+
+    async def register(self, upload: Upload, caller: Caller) -> Registered:
+        """Registers a vector.
+
+        Raises VectorShapeMismatch, VectorNotFinite, NodeRejected, MutationTimeout, StoreFull or
+        StoreUnavailable; nothing is changed then.
+        """
+        vector, unchanged = await self._finish(
+            lambda wanted: self._register(upload, caller, wanted), caller
+        )
+        if upload.validate_only:
+            return Registered(vector, unchanged, self._result())
+        return Registered(vector, unchanged, await self._converge(caller))
+
+    async def delete(
+        self, request: pb.DeleteVectorRequest, caller: Caller
+    ) -> tuple[vector_pb2.Vector, Result]:
+        """Deletes a name and returns the vector as it was.
+
+        Raises VectorNotFound, RevisionMismatch, MutationTimeout or StoreUnavailable.
+        """
+        vector = await self._finish(lambda _: self._delete(request, caller), caller)
+        return vector, await self._converge(caller)
+
+    async def set_policy(
+        self, request: pb.SetPolicyRequest, caller: Caller
+    ) -> tuple[policy_pb2.Policy, Result]:
+        """Changes the policy and returns it.
+
+        Raises PolicyInvalid, FieldMaskInvalid, EtagMismatch, MutationTimeout or StoreUnavailable.
+        """
+        found = await self._finish(lambda _: self._set_policy(request, caller), caller)
+        if request.validate_only:
+            return found, self._result()
+        return found, await self._converge(caller)
+
+    async def overtake(self, node: str, generation: int) -> None:
+        """Makes our generation newer than a node's, so that it takes our snapshots again."""
+        async with self._lock:
+            desired = self._store.desired
+            if not desired.generation < generation < _MAX_OVERTAKE:
+                return
+            get().warning("a node was ahead of us", node=node, node_generation=generation)
+            audit = Audit("overtake", node, old=str(desired.generation), new=str(generation + 1))
+            await self._apply(Change(generation + 1, audit))
+
+    async def _finish(
+        self, work: Callable[["asyncio.Event"], Coroutine[Any, Any, _T]], caller: Caller
+    ) -> _T:
+        """Does a change under the lock to its end, even if the caller goes away meanwhile.
+
+        `work` gets an event that is set when the caller has gone: what isn't stored yet need not
+        be. Raises MutationTimeout if the lock can't be had in time.
+        """
+        gone = asyncio.Event()
+
+        async def locked() -> _T:
+            async with self._locked(caller):
+                return await work(gone)
+
+        task = asyncio.create_task(locked())
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            gone.set()
+            # Nobody is left to hear of an error.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise
+
+    @asynccontextmanager
+    async def _locked(self, caller: Caller) -> AsyncIterator[None]:
+        try:
+            await asyncio.wait_for(self._lock.acquire(), caller.seconds_left)
+        except TimeoutError:
+            raise MutationTimeout("other changes took all of the call's time") from None
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    async def _register(
+        self, upload: Upload, caller: Caller, gone: asyncio.Event
+    ) -> tuple[vector_pb2.Vector, bool]:
+        desired = self._store.desired
+        vector = _next_vector(upload.vector, desired)
+        links = targets(upload, self._fleet)
+        before = desired.entries.get(vector.name)
+        if before is not None and _says_the_same(before.vector, vector):
+            if not upload.validate_only:
+                await self._store.heal_blob(vector.revision, upload.canonical)
+            return before.vector, True
+        self._store.pending.add(vector.revision)
+        try:
+            await stage_everywhere(upload, links, caller, self._store)
+            if gone.is_set():
+                raise MutationTimeout("the caller went away before the vector was stored")
+            if not upload.validate_only:
+                await self._apply(_registration(vector, desired, caller), upload.canonical)
+        finally:
+            self._store.pending.discard(vector.revision)
+        return vector, False
+
+    async def _delete(self, request: pb.DeleteVectorRequest, caller: Caller) -> vector_pb2.Vector:
+        desired = self._store.desired
+        entry = desired.entries.get(request.name)
+        if entry is None:
+            raise names.not_found(request.name, desired.entries)
+        vector = entry.vector
+        if request.revision and request.revision != vector.revision:
+            raise RevisionMismatch(
+                f"{vector.name!r} points to {vector.revision}, not to {shown(request.revision)}",
+                metadata={"expected": shown(request.revision), "actual": vector.revision},
+            )
+        audit = Audit("delete", caller.peer, vector.name, old=vector.revision)
+        await self._apply(Change(desired.generation + 1, audit, delete=vector.name))
+        return vector
+
+    async def _set_policy(self, request: pb.SetPolicyRequest, caller: Caller) -> policy_pb2.Policy:
+        desired = self._store.desired
+        wanted = policy.updated(desired.policy, request)
+        if policy.same(wanted, desired.policy):
+            return desired.policy
+        wanted = policy.stamped(wanted, desired.generation + 1, time.time())
+        if not request.validate_only:
+            audit = Audit(
+                "set_policy",
+                caller.peer,
+                old=desired.policy.etag,
+                new=wanted.etag,
+                detail=_policy_detail(wanted),
+            )
+            await self._apply(Change(desired.generation + 1, audit, policy=wanted))
+        return wanted
+
+    async def _apply(self, change: Change, blob: bytes | None = None) -> None:
+        await self._store.apply(change, blob)
+        audit = change.audit
+        get().info(
+            "audit",
+            action=audit.action,
+            peer=audit.peer,
+            vector=audit.vector,
+            old=audit.old,
+            new=audit.new,
+            generation=change.generation,
+            **audit.detail,
+        )
+        self.reconciler.step()
+
+    async def _converge(self, caller: Caller) -> Result:
+        """Waits until every node is where it can be, or the caller's time is up."""
+        while True:
+            result = self._result()
+            waiting = [
+                link
+                for link, outcome in result.nodes
+                if outcome.state not in SETTLED and outcome.state != _REJECTED
+            ]
+            if not waiting or not caller.seconds_left:
+                return result
+            await self._fleet.changed.wait(caller.seconds_left)
+
+    def _result(self) -> Result:
+        nodes = self.reconciler.outcomes()
+        converged = all(outcome.state in SETTLED for _, outcome in nodes)
+        return Result(self._store.desired.generation, converged, nodes)
+
+
+def _next_vector(uploaded: vector_pb2.Vector, desired: Desired) -> vector_pb2.Vector:
+    """Returns a vector with the times and the generation that its name has or will have."""
+    vector = vector_pb2.Vector()
+    vector.CopyFrom(uploaded)
+    now = policy.timestamp(time.time())
+    entry = desired.entries.get(vector.name)
+    vector.create_time.CopyFrom(entry.vector.create_time if entry else now)
+    if entry is not None and entry.vector.revision == vector.revision:
+        vector.update_time.CopyFrom(entry.vector.update_time)
+        vector.generation = entry.vector.generation
+    else:
+        vector.update_time.CopyFrom(now)
+        vector.generation = desired.generation + 1
+    return vector
+
+
+def _says_the_same(left: vector_pb2.Vector, right: vector_pb2.Vector) -> bool:
+    return (left.revision, left.model, left.source_dtype, left.metadata) == (
+        right.revision,
+        right.model,
+        right.source_dtype,
+        right.metadata,
+    )
+
+
+def _registration(vector: vector_pb2.Vector, desired: Desired, caller: Caller) -> Change:
+    entry = desired.entries.get(vector.name)
+    audit = Audit(
+        "register",
+        caller.peer,
+        vector.name,
+        old=entry.vector.revision if entry else "",
+        new=vector.revision,
+        detail={"model": shown(vector.model), "largest_norm": f"{max(vector.norms):.6g}"},
+    )
+    return Change(desired.generation + 1, audit, put=vector)
+
+
+def _policy_detail(wanted: policy_pb2.Policy) -> dict[str, str]:
+    return {
+        "kill_switch": str(wanted.kill_switch).lower(),
+        "dose_mode": policy_pb2.DoseMode.Name(wanted.dose_mode),
+        "max_relative_dose": _limit(wanted, "max_relative_dose"),
+        "max_total_relative_dose": _limit(wanted, "max_total_relative_dose"),
+        "strict": str(wanted.strict).lower(),
+        "reference_norms": str(len(wanted.reference_norms)),
+    }
+
+
+def _limit(wanted: policy_pb2.Policy, field: str) -> str:
+    return f"{getattr(wanted, field):g}" if wanted.HasField(field) else "none"

@@ -1,0 +1,216 @@
+"""The daemon's link to one node: its calls, and what is known of it. Decides nothing."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+
+from hotwired.errors import HotwireError, NodeUnreachable
+from hotwired.node.v1 import node_pb2, node_pb2_grpc
+from hotwired.rpc_errors import from_rpc_error
+from hotwired.v1 import node_pb2 as public_pb2
+
+if TYPE_CHECKING:
+    from hotwired.node.v1.node_pb2_grpc import NodeServiceAsyncStub
+
+CHUNK = 1 << 20
+CALL_SECONDS = 2.0
+"""The time a node has for a call that moves no vector."""
+
+_LONGEST_BACKOFF = 2.0
+_OPTIONS = (
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.max_send_message_length", -1),
+    # The address of a restarted node is the same: what is known of the old one must not matter.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+)
+_ADMITTING = {public_pb2.NODE_ROLE_ENGINE, public_pb2.NODE_ROLE_FRONTEND}
+
+_Response = TypeVar("_Response")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a node refused something, and when (monotonic seconds)."""
+
+    reason: str
+    message: str
+    at: float
+
+
+class NodeLink:
+    """The link to the process behind one socket, from its first sight to its end.
+
+    name: "<instance_id>/<role>-<dp>-<pp>-<tp>". described: its last answer, None before the
+    first. held: the revisions it holds, if a worker. committed: the key of the snapshot that this
+    daemon put in force there. rejected: the revisions it refused. commit_refusal: why it refused
+    the last snapshot. failure: why the last call failed, empty if it didn't. retry_at, collect_at:
+    the monotonic times before which it is not called again, and not asked to discard.
+    """
+
+    def __init__(self, path: Path, inode: int) -> None:
+        self.path = path
+        self.inode = inode
+        self.name = f"{path.parent.name}/{path.stem}"
+        self.described: node_pb2.DescribeResponse | None = None
+        self.described_at = 0.0
+        self.held: set[str] = set()
+        self.committed: object = None
+        self.rejected: dict[str, Refusal] = {}
+        self.commit_refusal: Refusal | None = None
+        self.failure = ""
+        self.failures = 0
+        self.failing_since = 0.0
+        self.retry_at = 0.0
+        self.collect_at = 0.0
+        self.last_seen = 0.0
+        self.task: asyncio.Task[None] | None = None
+        self.report = node_pb2.ReportResponse()
+        # One call at a time changes or reads what the node holds, so that an answer is never
+        # older than what we already know.
+        self._lock = asyncio.Lock()
+        self._channel = grpc.aio.insecure_channel(f"unix:{path}", options=_OPTIONS)
+        self._stub: NodeServiceAsyncStub = node_pb2_grpc.NodeServiceStub(self._channel)
+
+    @property
+    def roles(self) -> set[int]:
+        """Its roles, as values of NodeRole."""
+        return set(self.described.roles) if self.described else set()
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether it holds vectors."""
+        return public_pb2.NODE_ROLE_WORKER in self.roles
+
+    @property
+    def is_engine(self) -> bool:
+        """Whether it admits requests with authority."""
+        return public_pb2.NODE_ROLE_ENGINE in self.roles
+
+    @property
+    def is_admitting(self) -> bool:
+        """Whether it uses snapshots."""
+        return bool(_ADMITTING & self.roles)
+
+    @property
+    def takes_orders(self) -> bool:
+        """Whether it was described, and is not standalone."""
+        return self.described is not None and not self.described.standalone
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether it says that it can steer."""
+        return self.described is not None and self.described.armed
+
+    async def describe(self) -> None:
+        """Asks who it is and what it holds. Raises HotwireError."""
+        async with self._lock:
+            call = self._stub.Describe(node_pb2.DescribeRequest(), timeout=CALL_SECONDS)
+            found = await self._answer(call)
+            if self.described is None or self.described.boot_id != found.boot_id:
+                self._forget()
+            self.held = set(found.revisions)
+            del found.revisions[:]
+            self.described = found
+            self.described_at = time.monotonic()
+
+    async def stage(
+        self, revision: str, data: bytes, seconds: float, *, validate_only: bool = False
+    ) -> bool:
+        """Gives a worker a revision; returns whether it held it. Raises HotwireError."""
+        end = time.monotonic() + seconds
+        async with self._locked(seconds):
+            messages = _stage_messages(revision, data, validate_only=validate_only)
+            call = self._stub.Stage(messages, timeout=max(0.001, end - time.monotonic()))
+            held = (await self._answer(call)).already_held
+            if not validate_only:
+                self.held.add(revision)
+                self.rejected.pop(revision, None)
+            return held
+
+    async def commit(self, snapshot: node_pb2.Snapshot, key: object) -> None:
+        """Puts a snapshot in force. key: what `committed` is then. Raises HotwireError."""
+        async with self._lock:
+            if self.described is None:
+                raise NodeUnreachable(f"{self.name} was not described yet")
+            request = node_pb2.CommitRequest(snapshot=snapshot, boot_id=self.described.boot_id)
+            answer = await self._answer(self._stub.Commit(request, timeout=CALL_SECONDS))
+            self.described.generation = answer.generation
+            self.committed = key
+            self.commit_refusal = None
+
+    async def discard(self, doomed: Callable[[], Iterable[str]]) -> None:
+        """Lets a worker forget revisions. Raises HotwireError.
+
+        doomed: names them at the moment of the call, when no stage can be under way.
+        """
+        async with self._lock:
+            revisions = list(doomed())
+            if revisions:
+                request = node_pb2.DiscardRequest(revisions=revisions)
+                await self._answer(self._stub.Discard(request, timeout=CALL_SECONDS))
+                self.held.difference_update(revisions)
+
+    async def fetch_report(self, seconds: float = CALL_SECONDS) -> node_pb2.ReportResponse:
+        """Asks for the counters and returns them. Raises HotwireError."""
+        call = self._stub.Report(node_pb2.ReportRequest(), timeout=seconds)
+        self.report = await self._answer(call)
+        return self.report
+
+    async def close(self) -> None:
+        """Closes the connection."""
+        await self._channel.close()
+
+    @asynccontextmanager
+    async def _locked(self, seconds: float) -> AsyncIterator[None]:
+        try:
+            await asyncio.wait_for(self._lock.acquire(), seconds)
+        except TimeoutError:
+            raise NodeUnreachable(f"{self.name} is busy with another call") from None
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    async def _answer(self, call: Awaitable[_Response]) -> _Response:
+        try:
+            answer = await call
+        except grpc.RpcError as exc:
+            error = from_rpc_error(exc)
+            if isinstance(error, NodeUnreachable):
+                self._failed(error)
+            raise error from exc
+        self.failure, self.failures = "", 0
+        self.last_seen = time.time()
+        return answer
+
+    def _failed(self, error: HotwireError) -> None:
+        if not self.failures:
+            self.failing_since = time.monotonic()
+        self.failures += 1
+        self.failure = error.message
+        self.retry_at = time.monotonic() + min(_LONGEST_BACKOFF, 0.1 * 2.0**self.failures)
+
+    def _forget(self) -> None:
+        self.committed = None
+        self.commit_refusal = None
+        self.rejected.clear()
+
+
+async def _stage_messages(
+    revision: str, data: bytes, *, validate_only: bool
+) -> AsyncIterator[node_pb2.StageRequest]:
+    header = node_pb2.StageHeader(
+        revision=revision, size_bytes=len(data), validate_only=validate_only
+    )
+    yield node_pb2.StageRequest(header=header)
+    for at in range(0, len(data), CHUNK):
+        yield node_pb2.StageRequest(chunk=data[at : at + CHUNK])

@@ -1,0 +1,121 @@
+"""What a policy may say, and how it changes: defaults, masks, etag."""
+
+import hashlib
+import math
+from collections.abc import Iterator
+
+from google.protobuf import timestamp_pb2
+
+from hotwired.errors import EtagMismatch, FieldMaskInvalid, PolicyInvalid, shown
+from hotwired.v1 import policy_pb2, steering_service_pb2
+from hotwired.vector_file import MAX_LAYER
+
+_LIMITS = ("max_relative_dose", "max_total_relative_dose")
+_SETTABLE = (
+    "kill_switch",
+    "dose_mode",
+    *_LIMITS,
+    "allow_unmonitored",
+    "strict",
+    "reference_norms",
+)
+
+
+def default() -> policy_pb2.Policy:
+    """Returns the policy of a fresh store: no limits, nothing refused, steering on."""
+    return policy_pb2.Policy(dose_mode=policy_pb2.DOSE_MODE_REJECT)
+
+
+def updated(
+    current: policy_pb2.Policy, request: steering_service_pb2.SetPolicyRequest
+) -> policy_pb2.Policy:
+    """Returns the policy that a request asks for, checked, without an etag and a time.
+
+    Raises PolicyInvalid, FieldMaskInvalid or EtagMismatch.
+    """
+    if not request.HasField("policy"):
+        raise PolicyInvalid("the policy is missing", violations=(("policy", "Required."),))
+    _check_etag(current, request.policy.etag)
+    wanted = policy_pb2.Policy()
+    wanted.CopyFrom(current)
+    for field in _masked(request):
+        _copy_field(request.policy, wanted, field)
+    if wanted.dose_mode == policy_pb2.DOSE_MODE_UNSPECIFIED:
+        wanted.dose_mode = policy_pb2.DOSE_MODE_REJECT
+    if violations := tuple(_violations(wanted)):
+        message = "; ".join(f"{field}: {problem}" for field, problem in violations[:4])
+        raise PolicyInvalid(message, violations=violations)
+    return _bare(wanted)
+
+
+def stamped(policy: policy_pb2.Policy, generation: int, seconds: float) -> policy_pb2.Policy:
+    """Returns a policy with its etag and update time.
+
+    generation: the one that holds it first; it makes the etag new with every change, also when
+    an older policy is set again. seconds: the wall clock's.
+    """
+    result = _bare(policy)
+    content = result.SerializeToString(deterministic=True)
+    result.etag = hashlib.sha256(b"%d:" % generation + content).hexdigest()[:16]
+    result.update_time.CopyFrom(timestamp(seconds))
+    return result
+
+
+def same(left: policy_pb2.Policy, right: policy_pb2.Policy) -> bool:
+    """Whether two policies say the same, whatever their etags and times."""
+    return _bare(left) == _bare(right)
+
+
+def timestamp(seconds: float) -> timestamp_pb2.Timestamp:
+    """Returns a time in seconds since the epoch as a Timestamp, to the microsecond."""
+    micros = round(seconds * 1e6)
+    return timestamp_pb2.Timestamp(seconds=micros // 10**6, nanos=micros % 10**6 * 1000)
+
+
+def _bare(policy: policy_pb2.Policy) -> policy_pb2.Policy:
+    result = policy_pb2.Policy()
+    result.CopyFrom(policy)
+    result.ClearField("etag")
+    result.ClearField("update_time")
+    return result
+
+
+def _check_etag(current: policy_pb2.Policy, etag: str) -> None:
+    if etag and etag != current.etag:
+        raise EtagMismatch(
+            f"the policy was changed since it was read: its etag is {current.etag}",
+            metadata={"expected": shown(etag), "actual": current.etag},
+        )
+
+
+def _masked(request: steering_service_pb2.SetPolicyRequest) -> tuple[str, ...]:
+    paths = tuple(request.update_mask.paths)
+    if not paths or paths == ("*",):
+        return _SETTABLE
+    if unknown := [path for path in paths if path not in _SETTABLE]:
+        names = ", ".join(shown(path) for path in unknown[:4])
+        message = f"can't be set by a mask: {names}; settable: {', '.join(_SETTABLE)}"
+        raise FieldMaskInvalid(message, violations=(("update_mask", message),))
+    return paths
+
+
+def _copy_field(source: policy_pb2.Policy, target: policy_pb2.Policy, field: str) -> None:
+    target.ClearField(field)
+    if field == "reference_norms":
+        target.reference_norms.update(source.reference_norms)
+    elif field not in _LIMITS or source.HasField(field):
+        setattr(target, field, getattr(source, field))
+
+
+def _violations(policy: policy_pb2.Policy) -> Iterator[tuple[str, str]]:
+    if policy.dose_mode not in policy_pb2.DoseMode.values():
+        yield "policy.dose_mode", f"{policy.dose_mode} is no mode"
+    for field in _LIMITS:
+        limit = getattr(policy, field)
+        if policy.HasField(field) and not (math.isfinite(limit) and limit >= 0):
+            yield f"policy.{field}", f"{limit} is not a finite number >= 0"
+    for layer, norm in sorted(policy.reference_norms.items()):
+        if layer > MAX_LAYER:
+            yield "policy.reference_norms", f"layer {layer} is over {MAX_LAYER}"
+        elif not (math.isfinite(norm) and norm > 0):
+            yield f"policy.reference_norms[{layer}]", f"{norm} is not a finite number > 0"

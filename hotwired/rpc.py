@@ -1,0 +1,107 @@
+"""What every RPC has in common: its deadline, its errors, its one line in the log."""
+
+import asyncio
+import functools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import grpc
+import structlog
+
+from hotwired.errors import DETAILS_KEY, HotwireError, known, to_status
+from hotwired.log import get
+from hotwired.staging import Caller
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_Service = TypeVar("_Service")
+_Request = TypeVar("_Request")
+_Response = TypeVar("_Response")
+
+# Beyond this, a deadline is how gRPC writes that there is none.
+_NO_DEADLINE = 10 * 365 * 86400.0
+
+
+def caller(context: Context, default_seconds: float) -> Caller:
+    """Returns who asks, and until when: 90 % of the time to the deadline, or of the default."""
+    left = context.time_remaining()
+    if left is None or left > _NO_DEADLINE:
+        left = default_seconds
+    return Caller(context.peer(), time.monotonic() + 0.9 * left)
+
+
+def note(**fields: object) -> None:
+    """Adds fields, such as vector and generation, to the line that the RPC will log."""
+    structlog.contextvars.bind_contextvars(**fields)
+
+
+def unary(
+    method: Callable[[_Service, _Request, Context], Awaitable[_Response]],
+) -> Callable[[_Service, _Request, Context], Awaitable[_Response]]:
+    """Wraps a method that returns one message."""
+
+    @functools.wraps(method)
+    async def wrapped(self: _Service, request: _Request, context: Context) -> _Response:
+        async with _call(method.__name__, context) as call:
+            return await method(self, request, context)
+        return await _abort(context, call)
+
+    return wrapped
+
+
+def streaming(
+    method: Callable[[_Service, _Request, Context], AsyncIterator[_Response]],
+) -> Callable[[_Service, _Request, Context], AsyncIterator[_Response]]:
+    """Wraps a method that yields messages."""
+
+    @functools.wraps(method)
+    async def wrapped(self: _Service, request: _Request, context: Context) -> Any:
+        async with _call(method.__name__, context) as call:
+            async for message in method(self, request, context):
+                yield message
+            return
+        await _abort(context, call)
+
+    return wrapped
+
+
+class _Call:
+    error: HotwireError | None = None
+
+
+@asynccontextmanager
+async def _call(method: str, context: Context) -> AsyncIterator[_Call]:
+    """Swallows an error into the call it yields, and logs how the RPC ended."""
+    started = time.monotonic()
+    structlog.contextvars.clear_contextvars()
+    call = _Call()
+    code, reason = "OK", ""
+    try:
+        yield call
+    except (asyncio.CancelledError, GeneratorExit):
+        code = "CANCELLED"
+        raise
+    except Exception as exc:  # noqa: BLE001 -- whatever it is, the caller gets a status
+        call.error = known(exc)
+        code, reason = call.error.code.name, call.error.reason
+        if call.error is not exc:
+            get().exception("internal error", method=method)
+    finally:
+        duration = round((time.monotonic() - started) * 1000, 3)
+        get().info(
+            "rpc",
+            method=method,
+            code=code,
+            reason=reason,
+            duration_ms=duration,
+            peer=context.peer(),
+        )
+        structlog.contextvars.clear_contextvars()
+
+
+async def _abort(context: Context, call: _Call) -> Any:
+    error = call.error or known(AssertionError())
+    status = to_status(error)
+    await context.abort(error.code, status.message, ((DETAILS_KEY, status.SerializeToString()),))

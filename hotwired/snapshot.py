@@ -1,0 +1,119 @@
+"""The desired state of all engines, and the part of it that one model can use."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from hotwired.errors import VectorShapeMismatch
+from hotwired.node.v1 import node_pb2
+from hotwired.v1 import policy_pb2, vector_pb2
+from hotwired.vector_file import check_shape
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a vector must fit: the model's name, hidden size, number of layers and dtype."""
+
+    model: str
+    hidden_size: int
+    num_layers: int
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A registered vector, and the same as a snapshot has it."""
+
+    vector: vector_pb2.Vector
+    in_snapshot: node_pb2.SnapshotVector
+
+    @classmethod
+    def of(cls, vector: vector_pb2.Vector) -> "Entry":
+        """Makes an entry."""
+        in_snapshot = node_pb2.SnapshotVector(
+            name=vector.name,
+            revision=vector.revision,
+            layers=vector.layers,
+            norms=vector.norms,
+            any_layer=vector.any_layer,
+        )
+        return cls(vector, in_snapshot)
+
+
+class Fitting:
+    """The entries that fit a model, by name, and their revisions."""
+
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
+        self.entries = entries
+        self.revisions = frozenset(entry.vector.revision for entry in entries.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Desired:
+    """The whole desired state at one generation. Never changed; a change makes a new one.
+
+    entries: by name.
+    """
+
+    generation: int
+    policy: policy_pb2.Policy
+    entries: Mapping[str, Entry]
+    _fitting: dict[Facts, "Fitting"] = field(default_factory=dict, init=False)
+
+    def names_of(self, revision: str) -> list[str]:
+        """Returns the names that point to a revision."""
+        return [n for n, entry in self.entries.items() if entry.vector.revision == revision]
+
+    def fitting(self, facts: Facts) -> "Fitting":
+        """Returns the entries that fit a model."""
+        if facts not in self._fitting:
+            self._fitting[facts] = Fitting(
+                {name: entry for name, entry in self.entries.items() if fits(entry.vector, facts)}
+            )
+        return self._fitting[facts]
+
+    def snapshot(self, entries: Iterable[Entry]) -> node_pb2.Snapshot:
+        """Returns the snapshot with these entries."""
+        return node_pb2.Snapshot(
+            generation=self.generation,
+            vectors=[entry.in_snapshot for entry in entries],
+            policy=self.policy,
+        )
+
+
+def fits(vector: vector_pb2.Vector, facts: Facts) -> bool:
+    """Whether a vector fits a model: its name if stated, its width and its layers."""
+    return misfit(vector, facts) is None
+
+
+def misfit(vector: vector_pb2.Vector, facts: Facts) -> VectorShapeMismatch | None:
+    """Returns why a vector doesn't fit a model, or None."""
+    if vector.model and not same_model(vector.model, facts.model):
+        message = f"the vector is for model {vector.model!r}, not {facts.model!r}"
+        metadata = {"expected": facts.model, "actual": vector.model}
+        return VectorShapeMismatch(
+            message, metadata=metadata, violations=(("header.model", message),)
+        )
+    try:
+        check_shape(
+            vector.hidden_size,
+            vector.layers,
+            hidden_size=facts.hidden_size,
+            num_layers=facts.num_layers,
+        )
+    except VectorShapeMismatch as exc:
+        return exc
+    return None
+
+
+def same_model(stated: str, served: str) -> bool:
+    """Whether two names mean the same model.
+
+    A model served from a folder is known by the folder's name: "/models/Llama-3-8B" is
+    "meta-llama/Llama-3-8B". Two names that are no paths must be equal.
+    """
+    if stated == served:
+        return True
+    if not any(name.startswith(("/", "./", "../", "~")) for name in (stated, served)):
+        return False
+    return PurePosixPath(stated).name.casefold() == PurePosixPath(served).name.casefold()

@@ -1,0 +1,119 @@
+"""What is stored, and the same in memory: registry and blobs behind one disk thread."""
+
+import asyncio
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from hotwired.blobs import BlobDir
+from hotwired.log import get
+from hotwired.registry import Change, Registry, Stored, translated
+from hotwired.snapshot import Desired, Entry
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class Store:
+    """The state directory. `desired` is what is stored, always.
+
+    `pending` holds the revisions that a call is staging: no row refers to them yet, and yet they
+    must not be discarded.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.desired: Desired
+        self.pending: set[str] = set()
+        self.directory = directory
+        self._registry = Registry(directory / "registry.db")
+        self._blobs = BlobDir(directory / "blobs", directory / "quarantine")
+        self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")
+
+    def open(self) -> None:
+        """Reads what is stored and removes leftovers. Raises as Registry.open."""
+        has_blobs = self._blobs.directory.is_dir() and any(self._blobs.directory.iterdir())
+        stored = self._registry.open(may_create=not has_blobs)
+        self._blobs.open({vector.revision: vector.size_bytes for vector in stored.vectors})
+        self.desired = _desired(stored)
+
+    def close(self) -> None:
+        """Waits for the disk and closes the database."""
+        self._disk.shutdown(wait=True)
+        self._registry.close()
+
+    @property
+    def blob_bytes(self) -> int:
+        """The bytes of all blobs."""
+        return self._blobs.total_bytes
+
+    @property
+    def unreadable(self) -> set[str]:
+        """The revisions whose blob is missing or damaged."""
+        return self._blobs.unreadable
+
+    async def read_blob(self, revision: str) -> bytes:
+        """Returns canonical bytes. Raises BlobCorrupt or StoreUnavailable."""
+        return await self._on_disk(self._blobs.read, revision)
+
+    async def heal_blob(self, revision: str, data: bytes) -> None:
+        """Puts back the blob of a registered revision, if it is unreadable.
+
+        Raises StoreFull or StoreUnavailable.
+        """
+        if revision in self.unreadable:
+            await self._on_disk(self._blobs.put, revision, data)
+            get().info("blob healed", blob=revision)
+
+    async def apply(self, change: Change, blob: bytes | None = None) -> Desired:
+        """Stores a change, its blob first, and returns the new desired state.
+
+        Raises StoreFull, StoreUnavailable or StoreCorrupt; nothing is changed then.
+        """
+        await self._on_disk(self._apply, change, blob)
+        before, self.desired = self.desired, _changed(self.desired, change)
+        for revision in _dropped(before, self.desired, change):
+            await self._on_disk(self._blobs.remove, revision)
+        return self.desired
+
+    def _apply(self, change: Change, blob: bytes | None) -> None:
+        revision = change.put.revision if change.put is not None else ""
+        added = self._blobs.put(revision, blob) if blob is not None else False
+        try:
+            self._registry.apply(change)
+        except BaseException:
+            if added:
+                self._blobs.remove(revision)
+            raise
+
+    async def _on_disk(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        bound = functools.partial(call, *args, **kwargs)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._disk, bound)
+        except OSError as exc:
+            raise translated(exc, self.directory) from exc
+
+
+def _desired(stored: Stored) -> Desired:
+    entries = {vector.name: Entry.of(vector) for vector in stored.vectors}
+    return Desired(stored.generation, stored.policy, entries)
+
+
+def _changed(desired: Desired, change: Change) -> Desired:
+    entries = dict(desired.entries)
+    if change.put is not None:
+        entries[change.put.name] = Entry.of(change.put)
+    if change.delete:
+        entries.pop(change.delete, None)
+    policy = change.policy if change.policy is not None else desired.policy
+    return Desired(change.generation, policy, entries)
+
+
+def _dropped(before: Desired, after: Desired, change: Change) -> list[str]:
+    """Returns the revision that a change left without a name, if it did."""
+    name = change.delete or (change.put.name if change.put is not None else "")
+    entry = before.entries.get(name)
+    if entry is None or after.names_of(entry.vector.revision):
+        return []
+    return [entry.vector.revision]

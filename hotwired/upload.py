@@ -1,0 +1,177 @@
+"""Receives a vector: a header and then chunks, within limits, or an error and nothing kept."""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from hotwired import names
+from hotwired.config import Limits
+from hotwired.errors import (
+    DigestMismatch,
+    HotwireError,
+    InvalidInput,
+    SizeMismatch,
+    UploadInvalid,
+    UploadsBusy,
+    UploadStalled,
+    VectorTooLarge,
+)
+from hotwired.v1 import steering_service_pb2 as pb
+from hotwired.v1 import vector_pb2
+from hotwired.vector_file import canonical_bytes, parse_upload, revision_of
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_MODEL_LIMIT = 512
+# Above this, checking takes long enough to be taken off the event loop.
+_INLINE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A vector as uploaded and checked, without times and a generation.
+
+    canonical: its bytes, whose sha256 is vector.revision.
+    """
+
+    vector: vector_pb2.Vector
+    canonical: bytes
+    validate_only: bool
+
+
+class Uploads:
+    """Receives uploads, of which many may be under way."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._under_way = 0
+
+    async def receive(self, messages: AsyncIterator[pb.RegisterVectorRequest]) -> Upload:
+        """Returns what a stream uploads.
+
+        Raises NameInvalid, UploadInvalid, UploadStalled, UploadsBusy, VectorTooLarge, SizeMismatch
+        or DigestMismatch, or as parse_upload.
+        """
+        try:
+            async with asyncio.timeout(self._limits.upload_seconds):
+                header = await self._header(messages)
+                with self._counted(header.size_bytes):
+                    data = await self._body(messages, header)
+                    if len(data) <= _INLINE_BYTES:
+                        return _checked(header, data)
+                    return await asyncio.to_thread(_checked, header, data)
+        except TimeoutError:
+            raise UploadStalled(
+                f"the upload took longer than {self._limits.upload_seconds:g} s"
+            ) from None
+
+    async def _header(
+        self, messages: AsyncIterator[pb.RegisterVectorRequest]
+    ) -> pb.RegisterVectorHeader:
+        first = await self._next(messages)
+        if first is None or first.WhichOneof("payload") != "header":
+            raise invalid(UploadInvalid, "header", "The first message must be the header.")
+        header = first.header
+        names.check(header.name, "header.name")
+        if not _SHA256.fullmatch(header.sha256):
+            raise invalid(UploadInvalid, "header.sha256", "Must be 64 lower-case hex digits.")
+        if header.size_bytes == 0:
+            raise invalid(UploadInvalid, "header.size_bytes", "Must be above 0.")
+        if len(header.model) > _MODEL_LIMIT:
+            raise invalid(UploadInvalid, "header.model", f"At most {_MODEL_LIMIT} characters.")
+        if header.size_bytes > self._limits.max_vector_bytes:
+            raise VectorTooLarge(
+                f"the file has {header.size_bytes} bytes; "
+                f"the limit is {self._limits.max_vector_bytes}",
+                metadata={
+                    "bytes": str(header.size_bytes),
+                    "limit": str(self._limits.max_vector_bytes),
+                },
+                violations=(("header.size_bytes", f"At most {self._limits.max_vector_bytes}."),),
+            )
+        return header
+
+    async def _body(
+        self, messages: AsyncIterator[pb.RegisterVectorRequest], header: pb.RegisterVectorHeader
+    ) -> bytes:
+        body = bytearray()
+        while (message := await self._next(messages)) is not None:
+            if message.WhichOneof("payload") != "chunk":
+                raise invalid(UploadInvalid, "chunk", "Every message after the first is a chunk.")
+            if not 0 < len(message.chunk) <= self._limits.max_chunk_bytes:
+                limit = self._limits.max_chunk_bytes
+                raise invalid(
+                    UploadInvalid, "chunk", f"{len(message.chunk)} bytes; wanted 1 to {limit}."
+                )
+            body += message.chunk
+            if len(body) > header.size_bytes:
+                raise _wrong_size(header.size_bytes, len(body), "or more bytes came")
+        if len(body) < header.size_bytes:
+            raise _wrong_size(header.size_bytes, len(body), "bytes came")
+        return bytes(body)
+
+    async def _next(
+        self, messages: AsyncIterator[pb.RegisterVectorRequest]
+    ) -> pb.RegisterVectorRequest | None:
+        try:
+            async with asyncio.timeout(self._limits.stall_seconds):
+                return await anext(messages, None)
+        except TimeoutError:
+            seconds = f"{self._limits.stall_seconds:g}"
+            raise UploadStalled(
+                f"no message came for {seconds} s", metadata={"seconds": seconds}
+            ) from None
+
+    @contextmanager
+    def _counted(self, size: int) -> Iterator[None]:
+        limit = self._limits.max_uploads_bytes
+        if self._under_way + size > limit:
+            raise UploadsBusy(
+                f"{self._under_way} bytes are being uploaded already; the limit is {limit}",
+                metadata={"bytes": str(self._under_way), "limit": str(limit)},
+            )
+        self._under_way += size
+        try:
+            yield
+        finally:
+            self._under_way -= size
+
+
+def invalid(cls: type[InvalidInput], field: str, problem: str) -> HotwireError:
+    """Returns an error that blames one field."""
+    return cls(f"{field}: {problem}", violations=((field, problem),))
+
+
+def _wrong_size(expected: int, actual: int, came: str) -> HotwireError:
+    return SizeMismatch(
+        f"{actual} {came}; {expected} were declared",
+        metadata={"expected": str(expected), "actual": str(actual)},
+        violations=(("header.size_bytes", f"{actual} {came}."),),
+    )
+
+
+def _checked(header: pb.RegisterVectorHeader, data: bytes) -> Upload:
+    actual = hashlib.sha256(data).hexdigest()
+    if actual != header.sha256:
+        raise DigestMismatch(
+            f"the file has sha256 {actual}, not {header.sha256}",
+            metadata={"expected": header.sha256, "actual": actual},
+            violations=(("header.sha256", f"The file's is {actual}."),),
+        )
+    parsed = parse_upload(data)
+    canonical = canonical_bytes(parsed)
+    vector = vector_pb2.Vector(
+        name=header.name,
+        revision=revision_of(canonical),
+        model=header.model or parsed.metadata.get("model", ""),
+        hidden_size=parsed.hidden_size,
+        layers=parsed.layers,
+        any_layer=parsed.any_layer,
+        norms=parsed.norms,
+        size_bytes=len(canonical),
+        source_dtype=parsed.source_dtype,
+        metadata=parsed.metadata,
+    )
+    return Upload(vector, canonical, header.validate_only)
