@@ -2,8 +2,9 @@
 
     python -m bench.demo.contrast MODEL_DIRECTORY OUT_DIRECTORY
 
-Writes joy.safetensors (one tensor `vector`, [layers, hidden] F32, row i for the output of block i)
-and norms.json (the mean L2 norm of the residual stream after each block, for the dose policy).
+Writes joy.safetensors (one tensor `vector`, [layers, hidden] F32, row i for the output of block i),
+opposite.safetensors (the same, negated), and norms.json (the mean L2 norm of the residual stream
+after each block, for the dose policy).
 """
 
 import json
@@ -17,12 +18,11 @@ from torch import Tensor
 
 from bench.demo import data
 from bench.demo.reference import Reference
+from bench.demo.settings import MODEL_NAME
 
 Pooling = Literal["last", "mean"]
-MODEL_NAME = "smollm2-135m-instruct"
 # `bench.demo.choose` measures both: see the README.
 POOLING: Pooling = "last"
-TEXT_SENTENCES = 10
 
 
 def difference(reference: Reference, pooling: Pooling = POOLING) -> Tensor:
@@ -45,14 +45,14 @@ def norms(reference: Reference) -> list[float]:
     return [round(value, 3) for value in torch.stack(found).mean(0).tolist()]
 
 
-def write(reference: Reference, out: Path) -> Path:
-    """Writes both files to `out`; returns the vector's path."""
+def write(reference: Reference, out: Path) -> None:
+    """Writes the files to `out`, which is made if need be."""
     out.mkdir(parents=True, exist_ok=True)
-    path = out / "joy.safetensors"
-    metadata = {"model": MODEL_NAME, "description": f"joyful - gloomy, {POOLING} token"}
-    save_file({"vector": difference(reference).contiguous()}, path, metadata=metadata)
+    vector = difference(reference)
+    for name, rows in (("joy", vector), ("opposite", -vector)):
+        metadata = {"model": MODEL_NAME, "description": f"{name}: {POOLING} token, mean of pairs"}
+        save_file({"vector": rows.contiguous()}, out / f"{name}.safetensors", metadata=metadata)
     (out / "norms.json").write_text(json.dumps(dict(enumerate(norms(reference))), indent=1))
-    return path
 
 
 def _pool(residuals: Tensor, pooling: Pooling) -> Tensor:
@@ -60,4 +60,4 @@ def _pool(residuals: Tensor, pooling: Pooling) -> Tensor:
 
 
 if __name__ == "__main__":
-    print(write(Reference(Path(sys.argv[1])), Path(sys.argv[2])))
+    write(Reference(Path(sys.argv[1])), Path(sys.argv[2]))
