@@ -1,0 +1,123 @@
+"""A policy: what it may say, what a mask changes, when an etag refuses."""
+
+import math
+
+import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from hotwired import policy
+from hotwired.errors import EtagMismatch, FieldMaskInvalid, PolicyInvalid
+from hotwired.v1.policy_pb2 import (
+    DOSE_MODE_CLAMP,
+    DOSE_MODE_REJECT,
+    DOSE_MODE_UNSPECIFIED,
+    DOSE_MODE_WARN,
+    Policy,
+)
+from hotwired.v1.steering_service_pb2 import SetPolicyRequest
+
+CURRENT = policy.stamped(
+    Policy(dose_mode=DOSE_MODE_WARN, max_relative_dose=0.5, reference_norms={1: 2.0}), 3, 1.0
+)
+
+
+def change(wanted: Policy, *paths: str) -> Policy:
+    """Returns CURRENT as changed by a request."""
+    mask = FieldMask(paths=paths) if paths else None
+    return policy.updated(CURRENT, SetPolicyRequest(policy=wanted, update_mask=mask))
+
+
+def test_the_default_limits_nothing() -> None:
+    """A fresh store steers, and rejects only what a limit yet to come forbids."""
+    fresh = policy.default()
+    assert fresh == Policy(dose_mode=DOSE_MODE_REJECT)
+
+
+def test_without_a_mask_everything_is_replaced() -> None:
+    """What the request leaves unset is unset, and an unspecified mode is the strictest."""
+    assert change(Policy(kill_switch=True)) == Policy(kill_switch=True, dose_mode=DOSE_MODE_REJECT)
+    assert change(Policy(), "*") == Policy(dose_mode=DOSE_MODE_REJECT)
+
+
+def test_a_mask_changes_its_fields_only() -> None:
+    """The others stay as they are, limits and norms too."""
+    changed = change(Policy(kill_switch=True, max_relative_dose=9.0), "kill_switch")
+    assert changed.kill_switch
+    assert (changed.max_relative_dose, changed.dose_mode) == (0.5, DOSE_MODE_WARN)
+    assert dict(changed.reference_norms) == {1: 2.0}
+
+
+def test_a_masked_field_that_is_unset_is_cleared() -> None:
+    """So a limit is lifted, and norms are replaced as a whole."""
+    changed = change(Policy(reference_norms={5: 1.0}), "max_relative_dose", "reference_norms")
+    assert not changed.HasField("max_relative_dose")
+    assert dict(changed.reference_norms) == {5: 1.0}
+    assert change(Policy(max_relative_dose=0.0), "max_relative_dose").HasField("max_relative_dose")
+
+
+@pytest.mark.parametrize(
+    "path", ["etag", "update_time", "nonsense", "reference_norms.1", "", "kill_switch.x", "\x1b"]
+)
+def test_a_mask_names_only_what_can_be_set(path: str) -> None:
+    """Output-only, unknown and partial paths are refused, with the field of the request."""
+    with pytest.raises(FieldMaskInvalid) as caught:
+        change(Policy(), "strict", path)
+    assert caught.value.violations[0][0] == "update_mask"
+
+
+@pytest.mark.parametrize("limit", [-0.1, math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("field", ["max_relative_dose", "max_total_relative_dose"])
+def test_a_limit_that_limits_nothing_is_refused(field: str, limit: float) -> None:
+    """NaN compares false with everything: it must not get in."""
+    with pytest.raises(PolicyInvalid) as caught:
+        change(Policy(**{field: limit}))
+    assert [violation[0] for violation in caught.value.violations] == [f"policy.{field}"]
+
+
+@pytest.mark.parametrize("norm", [0.0, -1.0, math.nan, math.inf])
+def test_a_norm_that_measures_nothing_is_refused(norm: float) -> None:
+    """A norm is finite and above zero; the violation names the layer."""
+    with pytest.raises(PolicyInvalid) as caught:
+        change(Policy(reference_norms={7: norm, 8: 1.0}))
+    assert [violation[0] for violation in caught.value.violations] == ["policy.reference_norms[7]"]
+
+
+def test_layers_and_modes_out_of_range_are_refused() -> None:
+    """A layer that no model has; a mode of a newer version."""
+    with pytest.raises(PolicyInvalid, match="layer 2048"):
+        change(Policy(reference_norms={2048: 1.0}))
+    with pytest.raises(PolicyInvalid, match="17 is no mode"):
+        change(Policy(dose_mode=17))
+
+
+def test_a_policy_is_required() -> None:
+    """An empty request must not reset the policy."""
+    with pytest.raises(PolicyInvalid):
+        policy.updated(CURRENT, SetPolicyRequest())
+
+
+def test_an_old_etag_is_refused() -> None:
+    """Who read an older policy must not overwrite a newer one; without an etag, all may."""
+    assert change(Policy(etag=CURRENT.etag, strict=True)).strict
+    with pytest.raises(EtagMismatch) as caught:
+        change(Policy(etag="older", strict=True))
+    assert caught.value.metadata["actual"] == CURRENT.etag
+
+
+def test_an_etag_is_new_with_every_change() -> None:
+    """Also when an older policy is set again."""
+    wanted = Policy(kill_switch=True)
+    first, second = policy.stamped(wanted, 4, 2.0), policy.stamped(wanted, 6, 3.5)
+    assert first.etag != second.etag
+    assert policy.same(first, second)
+    assert not policy.same(first, policy.default())
+    assert second.update_time.ToJsonString() == "1970-01-01T00:00:03.500Z"
+
+
+def test_what_is_set_has_no_etag_of_the_callers() -> None:
+    """Etag and time are the daemon's."""
+    changed = change(Policy(etag=CURRENT.etag, dose_mode=DOSE_MODE_CLAMP))
+    assert changed == Policy(dose_mode=DOSE_MODE_CLAMP)
+    assert change(Policy(dose_mode=DOSE_MODE_UNSPECIFIED), "dose_mode").dose_mode == (
+        DOSE_MODE_REJECT
+    )
