@@ -1,7 +1,6 @@
 """What a command that did not succeed says, and the exit code it ends with."""
 
-import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import click
@@ -14,12 +13,16 @@ _HINTS = {
     "DAEMON_UNREACHABLE": "start it with `hotwired serve`, or name its address with --server",
     "DEADLINE_EXCEEDED": "allow more time with --timeout; what was asked for may have happened",
     "ETAG_MISMATCH": "`hotwirectl policy show` prints the policy in force",
+    "MUTATION_TIMEOUT": "nothing was changed; allow more time with --timeout",
     "NAME_INVALID": "give another name with --name",
     "NODE_REJECTED": "`hotwirectl nodes` shows what each node says",
     "REVISION_MISMATCH": "`hotwirectl list` shows the revisions",
+    "SHUTTING_DOWN": "try again in a moment",
     "SOCKET_NOT_TRUSTED": "set HOTWIRE_RUN_DIR to a directory of your own, for the daemon too",
     "STORE_FULL": "`hotwirectl delete` makes room",
     "UNIMPLEMENTED": "the daemon is older than this command",
+    "UPLOADS_BUSY": "try again in a moment",
+    "VECTOR_NOT_FOUND": "`hotwirectl list` shows all names",
     "VECTOR_SHAPE_MISMATCH": "`hotwirectl nodes` shows the width and layers of each model",
 }
 
@@ -55,14 +58,14 @@ class CommandFailedError(Exception):
         self.failure = failure
 
 
-def of_error(error: HotwireError, names: Callable[[], Iterable[str]]) -> Failure:
-    """Returns the failure for a failed call; `names` is asked for near names if need be."""
+def of_error(error: HotwireError) -> Failure:
+    """Returns the failure for a failed call."""
     return Failure(
         code=error.code.name,
         reason=error.reason,
         message=error.message,
         exit_code=exit_codes.of_status(error.code),
-        hint=_near_name(error, names) if error.reason == "VECTOR_NOT_FOUND" else _hint(error),
+        hint=_HINTS.get(error.reason, ""),
         metadata=error.metadata,
         violations=error.violations,
     )
@@ -119,16 +122,3 @@ def unhealthy(status: str, server: str) -> Failure:
         exit_code=exit_codes.UNHEALTHY,
         metadata={"server": server},
     )
-
-
-def _hint(error: HotwireError) -> str:
-    return _HINTS.get(error.reason, "")
-
-
-def _near_name(error: HotwireError, names: Callable[[], Iterable[str]]) -> str:
-    everything = "`hotwirectl list` shows all names"
-    try:
-        near = difflib.get_close_matches(error.metadata.get("name", ""), list(names()), n=1)
-    except HotwireError:
-        near = []
-    return f'did you mean "{near[0]}"? {everything}' if near else everything

@@ -89,7 +89,7 @@ def _failed(error: Exception, arguments: Sequence[str], settings: Settings) -> i
     if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
         stdio.err(str(error))
         return exit_codes.USAGE
-    failure = _failure(error, settings)
+    failure = _failure(error)
     if isinstance(error, click.UsageError):
         _adopt_output(arguments, settings)
     if failure.exit_code == exit_codes.UNEXPECTED and os.environ.get("HOTWIRE_DEBUG"):
@@ -98,10 +98,10 @@ def _failed(error: Exception, arguments: Sequence[str], settings: Settings) -> i
     return failure.exit_code
 
 
-def _failure(error: Exception, settings: Settings) -> failures.Failure:
+def _failure(error: Exception) -> failures.Failure:
     match error:
         case HotwireError():
-            return failures.of_error(error, lambda: _names(settings))
+            return failures.of_error(error)
         case failures.CommandFailedError():
             return error.failure
         case click.Abort():
@@ -110,11 +110,6 @@ def _failure(error: Exception, settings: Settings) -> failures.Failure:
             return failures.of_usage(error)
         case _:
             return failures.of_unexpected(error)
-
-
-def _names(settings: Settings) -> list[str]:
-    with settings.client() as client:
-        return [vector.name for vector in client.list_vectors()]
 
 
 def _adopt_output(arguments: Sequence[str], settings: Settings) -> None:

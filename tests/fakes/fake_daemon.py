@@ -1,38 +1,41 @@
-"""A small stand-in for hotwired: the same API over a real socket, its state in a dict.
+"""Daemons for the clients' tests: a small stand-in, and the true one as a process.
 
-It keeps what the proto promises of names, revisions, pages, masks and etags, and can be told to
-do what a real daemon does rarely: stay unconverged, fail a call, or be late.
+The stand-in serves the same API over a real socket, with its state in a dict. It keeps what the
+proto promises of names, revisions, pages, masks and etags, and can be told to do what a real
+daemon does rarely: stay unconverged, fail a call, or be late.
 """
 
 # ruff: noqa: N802 - the methods are called as the proto calls them
 
-from __future__ import annotations
-
+import contextlib
 import hashlib
-import json
-import re
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent import futures
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 from urllib.parse import quote
 
 import grpc
+import numpy as np
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
+from safetensors.numpy import save_file
 
+from hotwire_client import Client
+from hotwired import errors, names, vector_file
 from hotwired.v1 import steering_service_pb2 as api
 from hotwired.v1 import steering_service_pb2_grpc as api_grpc
 from hotwired.v1.node_pb2 import NODE_STATE_CONVERGED, Node, NodeOutcome
 from hotwired.v1.policy_pb2 import Policy
 from hotwired.v1.stats_pb2 import EngineStats, Stats
 from hotwired.v1.vector_pb2 import Vector
-
-NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
 @dataclass
@@ -78,7 +81,7 @@ class FakeDaemon(api_grpc.SteeringServiceServicer):
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
         self._server.add_insecure_port("unix:" + quote(str(socket)))
 
-    def start(self) -> FakeDaemon:
+    def start(self) -> Self:
         """Starts serving."""
         self.health.set("", health_pb2.HealthCheckResponse.SERVING)
         self._server.start()
@@ -92,7 +95,7 @@ class FakeDaemon(api_grpc.SteeringServiceServicer):
         first = next(request_iterator)
         self._arrived("RegisterVector", first, context)
         header, data = first.header, b"".join(r.chunk for r in request_iterator)
-        if not NAME.fullmatch(header.name):
+        if not names.is_valid(header.name):
             _refuse(context, "INVALID_ARGUMENT", "NAME_INVALID", "the name is not valid", "name")
         if hashlib.sha256(data).hexdigest() != header.sha256:
             _refuse(context, "INVALID_ARGUMENT", "DIGEST_MISMATCH", "the bytes differ", "sha256")
@@ -113,12 +116,12 @@ class FakeDaemon(api_grpc.SteeringServiceServicer):
 
     def ListVectors(self, request: api.ListVectorsRequest, context: Any) -> api.ListVectorsResponse:
         self._arrived("ListVectors", request, context)
-        names = sorted(self.state.vectors)
+        held = sorted(self.state.vectors)
         size = min(request.page_size or 100, 1000)
         start = int(request.page_token or 0)
-        page = [self.state.vectors[name] for name in names[start : start + size]]
-        more = str(start + size) if start + size < len(names) else ""
-        return api.ListVectorsResponse(vectors=page, next_page_token=more, total_size=len(names))
+        page = [self.state.vectors[name] for name in held[start : start + size]]
+        more = str(start + size) if start + size < len(held) else ""
+        return api.ListVectorsResponse(vectors=page, next_page_token=more, total_size=len(held))
 
     def DeleteVector(
         self, request: api.DeleteVectorRequest, context: Any
@@ -193,36 +196,26 @@ class FakeDaemon(api_grpc.SteeringServiceServicer):
 
     def _held(self, name: str, context: Any) -> Vector:
         if name not in self.state.vectors:
-            fault = Fault(
-                grpc.StatusCode.NOT_FOUND,
-                "VECTOR_NOT_FOUND",
-                f'no vector is named "{name}"',
-                metadata={"name": name},
-            )
-            _abort(context, fault)
+            _abort(context, _fault(names.not_found(name, self.state.vectors)))
         return self.state.vectors[name]
 
     def _parse(self, header: api.RegisterVectorHeader, data: bytes, context: Any) -> Vector:
-        """Reads one F32 tensor [layers, hidden]; the dtype and shape stand in the file's header."""
         try:
-            parsed = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-            metadata = parsed.pop("__metadata__", {})
-            (tensor,) = parsed.values()
-            layers, hidden = tensor["shape"]
-        except (ValueError, KeyError, UnicodeDecodeError, AttributeError):
-            _refuse(
-                context, "INVALID_ARGUMENT", "VECTOR_FORMAT_INVALID", "not safetensors", "chunk"
-            )
+            parsed = vector_file.parse_upload(data)
+        except errors.HotwireError as bad:
+            _abort(context, _fault(bad))
+        canonical = vector_file.canonical_bytes(parsed)
         vector = Vector(
             name=header.name,
-            revision=hashlib.sha256(data[8 + int.from_bytes(data[:8], "little") :]).hexdigest(),
-            model=header.model or metadata.get("model", ""),
-            hidden_size=hidden,
-            layers=range(layers),
-            norms=[1.0] * layers,
-            size_bytes=len(data),
-            source_dtype=tensor["dtype"],
-            metadata=metadata,
+            revision=vector_file.revision_of(canonical),
+            model=header.model or parsed.metadata.get("model", ""),
+            hidden_size=parsed.hidden_size,
+            layers=parsed.layers,
+            any_layer=parsed.any_layer,
+            norms=parsed.norms,
+            size_bytes=len(canonical),
+            source_dtype=parsed.source_dtype,
+            metadata=parsed.metadata,
         )
         vector.update_time.GetCurrentTime()
         return vector
@@ -249,6 +242,57 @@ class FakeDaemon(api_grpc.SteeringServiceServicer):
         return stats
 
 
+@dataclass(frozen=True)
+class RealDaemon:
+    """A `hotwired` process that serves."""
+
+    address: str
+    process: subprocess.Popen[bytes]
+
+
+@contextlib.contextmanager
+def fake_daemon(directory: Path) -> Iterator[FakeDaemon]:
+    """Runs a stand-in on a socket in the directory."""
+    daemon = FakeDaemon(directory / "hotwired.sock").start()
+    try:
+        yield daemon
+    finally:
+        daemon.stop()
+
+
+@contextlib.contextmanager
+def real_daemon(directory: Path) -> Iterator[RealDaemon]:
+    """Runs `hotwired serve` with its run and state folders in the directory."""
+    run_dir, state_dir = directory / "run", directory / "state"
+    command = [sys.executable, "-m", "hotwired.main", "serve"]
+    command += ["--run-dir", str(run_dir), "--state-dir", str(state_dir)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with (directory / "daemon.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+    address = f"unix:{run_dir / 'hotwired.sock'}"
+    try:
+        with Client(address, connect_timeout=10, timeout=10) as client:
+            client.health()
+        yield RealDaemon(address, process)
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def reset(address: str) -> None:
+    """Deletes all vectors and sets the default policy."""
+    with Client(address) as client:
+        for vector in client.list_vectors():
+            client.delete_vector(vector.name)
+        client.set_policy(Policy())
+
+
+def write_vector(path: Path, rows: Any = ((1.0, 2.0), (3.0, 4.0)), **metadata: str) -> Path:
+    """Writes rows [layers, hidden] as a float32 safetensors file."""
+    save_file({"vector": np.array(rows, np.float32)}, path, metadata)
+    return path
+
+
 def node(name: str, state: int = NODE_STATE_CONVERGED, **fields: Any) -> Node:
     """Makes a node as the daemon reports it."""
     known = {"instance_id": name.partition("/")[0], "hidden_size": 8, "num_layers": 4}
@@ -269,6 +313,10 @@ def _copy(source: Policy, target: Policy, name: str) -> None:
             target.reference_norms.update(value)
         else:
             setattr(target, name, value)
+
+
+def _fault(error: errors.HotwireError) -> Fault:
+    return Fault(error.code, error.reason, error.message, error.violations, error.metadata)
 
 
 def _refuse(context: Any, code: str, reason: str, message: str, at: str = "") -> NoReturn:
