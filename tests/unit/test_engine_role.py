@@ -1,0 +1,90 @@
+"""What the engine keeps for a request: its blocks' keys, its stamp, and nothing once it ended."""
+
+import dataclasses
+import json
+
+from hotwire_plugin.engine_role import EngineRole
+from hotwire_plugin.program import PROGRAM_KEY
+from hotwire_plugin.snapshot import EnginePolicy, Snapshot, SnapshotHolder
+from tests.support.admissions import LAYERS, VECTORS
+
+
+def role() -> tuple[EngineRole, SnapshotHolder]:
+    """Return an engine by generation 1 with vectors, and its snapshot holder."""
+    from hotwire_plugin.admission import Admission
+
+    holder = SnapshotHolder(Snapshot(1, VECTORS, EnginePolicy()))
+    return EngineRole(Admission(holder, LAYERS, lambda: None), holder), holder
+
+
+def admit(engine: EngineRole, request_id: str, prompt_len: int = 40, **spec: object) -> str:
+    """Admit a request that asks for ``spec``; return its encoded program."""
+    extra = {"hotwire": json.dumps({"id": "joy", **spec})}
+    admitted = engine.admit(extra, request_id, prompt_len)
+    assert admitted is not None
+    return str(admitted[PROGRAM_KEY])
+
+
+def switch(holder: SnapshotHolder, *, kill: bool) -> None:
+    """Commit the next generation with the kill switch on or off."""
+    now = holder.current
+    policy = dataclasses.replace(now.policy, kill_switch=kill)
+    holder.commit(dataclasses.replace(now, generation=now.generation + 1, policy=policy))
+
+
+def test_equal_programs_share_blocks_and_others_do_not() -> None:
+    """The key is the program's digest: the same effect shares, another scale or nobody does not."""
+    engine, _ = role()
+    admit(engine, "a", scale=1.0)
+    admit(engine, "b", scale=1)
+    admit(engine, "c", scale=2.0)
+    engine.admit(None, "d", 40)
+    keys = [engine.block_key(request, 16) for request in "abcd"]
+    assert keys[0] == keys[1] is not None
+    assert keys[2] not in (keys[0], None)
+    assert keys[3] is None
+
+
+def test_blocks_below_the_first_steered_position_are_everybodys() -> None:
+    """A decode-only request keys only blocks that reach past its prompt."""
+    engine, _ = role()
+    admit(engine, "a", prompt_len=40, decode_only=True)
+    assert engine.block_key("a", 40) is None
+    assert engine.block_key("a", 41) is not None
+
+
+def test_the_stamp_says_off_once_and_stays_off() -> None:
+    """Switching off is reported in the one step where it happens; each stamp has its generation."""
+    engine, holder = role()
+    assert engine.stamp() == ((1, True), False)
+    switch(holder, kill=True)
+    assert engine.stamp() == ((2, False), True)
+    assert engine.stamp() == ((2, False), False)
+    switch(holder, kill=False)
+    assert engine.stamp() == ((3, True), False)
+
+
+def test_a_secluded_request_shares_with_nobody() -> None:
+    """A request switched while it ran has a key of its own; a second time changes nothing."""
+    engine, _ = role()
+    admit(engine, "a")
+    admit(engine, "b")
+    shared = engine.block_key("a", 16)
+    assert engine.seclude("a")
+    assert not engine.seclude("a")
+    assert not engine.seclude("unsteered")
+    assert engine.block_key("a", 16) not in (shared, None)
+    assert engine.block_key("b", 16) == shared
+
+
+def test_nothing_is_kept_of_an_ended_request() -> None:
+    """After its end a request has no key, is not live, and holds no revision."""
+    engine, _ = role()
+    admit(engine, "a")
+    assert engine.report().requests_live == 1
+    engine.finish("a")
+    engine.finish("a")
+    report = engine.report()
+    assert (report.requests_live, list(report.revisions_in_use)) == (0, [])
+    assert engine.block_key("a", 16) is None
+    assert not engine._identities

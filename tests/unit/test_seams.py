@@ -1,0 +1,85 @@
+"""A seam replaces one method once, and a name that has moved disarms instead of breaking vLLM."""
+
+import os
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+
+import pytest
+
+from hotwire_plugin.engine_seam.identity import refused_feature
+from hotwire_plugin.engine_seam.patch import SeamMoved, replace
+from hotwire_plugin.settings import settings_from
+
+
+class Engine:
+    def step(self, n: int) -> int:
+        """Return n."""
+        return n
+
+
+def doubled(inner: Callable[..., int]) -> Callable[..., int]:
+    """Make a method that returns twice what the inner one does."""
+
+    def step(self: Engine, n: int) -> int:
+        return 2 * inner(self, n)
+
+    return step
+
+
+def test_replacing_twice_wraps_once() -> None:
+    """Loading the plugin again in a process leaves one wrapper, with the inner one's name."""
+    owner = type("Engine2", (Engine,), {})
+    replace(owner, "step", doubled)
+    replace(owner, "step", doubled)
+    assert owner().step(3) == 6
+    assert owner.step.__doc__ == "Return n."
+
+
+def test_a_moved_name_says_which() -> None:
+    """The error names the owner and the name that this vLLM lacks."""
+    with pytest.raises(SeamMoved, match=r"Engine\.stride is not in this vLLM"):
+        replace(Engine, "stride", doubled)
+
+
+def test_a_moved_name_disarms_the_process_and_nothing_is_raised() -> None:
+    """Importing a module whose seam has moved works; the process is disarmed with the reason."""
+    script = (
+        "import sys, types\n"
+        "from hotwire_plugin.engine_seam import core\n"
+        "from hotwire_plugin.engine_seam.patch import when_imported\n"
+        "from hotwire_plugin.process import process\n"
+        "sys.modules['moved'] = types.SimpleNamespace(EngineCore=type('EngineCore', (), {}))\n"
+        "when_imported('moved', core.install)\n"
+        "print(process.disarmed_reason)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert done.stdout == (
+        "moved: EngineCore._initialize_kv_caches is not in this vLLM\n"
+    )
+    assert "disarmed" in done.stderr
+
+
+def test_what_moves_tokens_out_of_sight_is_refused() -> None:
+    """Context parallelism, microbatching and the like are found in the configuration."""
+
+    def config(**parallel: int) -> types.SimpleNamespace:
+        passes = types.SimpleNamespace(pass_config=types.SimpleNamespace(enable_sp=None))
+        return types.SimpleNamespace(
+            compilation_config=passes, parallel_config=types.SimpleNamespace(**parallel)
+        )
+
+    assert refused_feature(config(decode_context_parallel_size=1, enable_dbo=False)) is None
+    assert refused_feature(config(decode_context_parallel_size=2)) == "decode context parallelism"
+    assert refused_feature(config(enable_dbo=True)) == "microbatching"
+
+
+def test_settings_are_whole_mebibytes() -> None:
+    """The bank's size is read in MiB; anything else is refused with the variable's name."""
+    assert settings_from({"HOTWIRE_BANK_MIB": "3"}).bank_bytes == 3 << 20
+    for text in ("0", "-1", "2.5", "big", ""):
+        with pytest.raises(ValueError, match="HOTWIRE_BANK_MIB"):
+            settings_from({"HOTWIRE_BANK_MIB": text})
