@@ -18,6 +18,8 @@ from hotwirectl import text
 
 _SHORT_REVISION = 8
 _MICROSECONDS = 1e6
+# The lines of a watch come one by one, so their columns cannot be as wide as the widest value.
+_SAMPLE_WIDTH = 8
 
 
 def short(revision: str) -> str:
@@ -126,7 +128,7 @@ def samples(s: Stats, *, titled: bool) -> str:
     rows = [_engine_row(e) for e in s.engines] or [["-", str(s.generation), *blank]]
     lines = [[time, *row] for row in rows]
     titles = ("TIME", *_ENGINE_TITLES)
-    widths = [max(len(t), 10) for t in titles]
+    widths = [max(len(t), _SAMPLE_WIDTH) for t in titles]
     padded = [
         "  ".join(text.escaped(v).ljust(w) for v, w in zip(line, widths, strict=True)).rstrip()
         for line in ([titles] if titled else []) + lines

@@ -1,6 +1,7 @@
 """Every way a command can end: exit codes, messages, options in odd places, other formats."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from hotwirectl import exit_codes
-from hotwirectl.main import run
+from hotwirectl.main import cli, run
 from hotwired.v1.node_pb2 import (
     NODE_ROLE_ENGINE,
     NODE_ROLE_WORKER,
@@ -68,6 +69,17 @@ def test_the_help_documents_every_exit_code(capsys: pytest.CaptureFixture[str]) 
     assert "64+N" in shown
     for name in ("HOTWIRE_SERVER", "HOTWIRE_TIMEOUT", "HOTWIRE_OUTPUT", "HOTWIRE_RUN_DIR"):
         assert name in shown
+
+
+def test_the_document_has_every_command_and_code() -> None:
+    """docs/hotwirectl.md names each command, each flag of `policy set` and each exit code."""
+    text = (Path(__file__).parents[2] / "docs" / "hotwirectl.md").read_text()
+    for name in cli.commands:
+        assert re.search(rf"`{name}\b", text), name
+    for parameter in cli.commands["policy"].commands["set"].params:  # type: ignore[attr-defined]
+        assert all(f"`{option}" in text for option in parameter.opts + parameter.secondary_opts)
+    for code in (0, 1, 2, 3, 4, 130):
+        assert f"\n| {code} |" in text
 
 
 @pytest.mark.parametrize(
