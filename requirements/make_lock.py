@@ -20,7 +20,7 @@ HEADER = """\
 
 def resolve() -> dict[str, str]:
     """Name -> version of everything base.in needs. Raises CalledProcessError if pip can't."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--report", "-"]
+    command = [sys.executable, "-m", "pip", "install", "-qq", "--dry-run", "--report", "-"]
     command += ["--ignore-installed", "-r", str(HERE / "base.in")]
     report = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     found = (entry["metadata"] for entry in report["install"])
