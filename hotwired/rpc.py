@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import grpc
 import structlog
 
+from hotwired.decoding import checked
 from hotwired.errors import DETAILS_KEY, HotwireError, known, to_status
 from hotwired.log import get
 from hotwired.staging import Caller
@@ -45,7 +46,7 @@ def unary(
     @functools.wraps(method)
     async def wrapped(self: _Service, request: _Request, context: Context) -> _Response:
         async with _call(method.__name__, context) as call:
-            return await method(self, request, context)
+            return await method(self, checked(request), context)
         return await _abort(context, call)
 
     return wrapped
@@ -59,7 +60,7 @@ def streaming(
     @functools.wraps(method)
     async def wrapped(self: _Service, request: _Request, context: Context) -> Any:
         async with _call(method.__name__, context) as call:
-            async for message in method(self, request, context):
+            async for message in method(self, checked(request), context):
                 yield message
             return
         await _abort(context, call)
@@ -85,7 +86,9 @@ async def _call(method: str, context: Context) -> AsyncIterator[_Call]:
         raise
     except Exception as exc:  # noqa: BLE001 -- whatever it is, the caller gets a status
         call.error = known(exc)
-        code, reason = call.error.code.name, call.error.reason
+        # An upload whose caller went away looks cut short to its reader.
+        code = "CANCELLED" if context.cancelled() else call.error.code.name
+        reason = call.error.reason
         if call.error is not exc:
             get().exception("internal error", method=method)
     finally:

@@ -11,6 +11,7 @@ from grpc_reflection.v1alpha import reflection
 
 from hotwired import __version__
 from hotwired.config import Config
+from hotwired.decoding import Decoding
 from hotwired.fleet import Fleet
 from hotwired.locks import claimed
 from hotwired.log import get
@@ -96,10 +97,11 @@ def _server(
     config: Config, service: SteeringService, checks: health.aio.HealthServicer
 ) -> grpc.aio.Server:
     server = grpc.aio.server(
+        interceptors=(Decoding(SERVICE),),
         options=(
             ("grpc.max_receive_message_length", config.limits.max_message_bytes),
             ("grpc.so_reuseport", 0),
-        )
+        ),
     )
     steering_service_pb2_grpc.add_SteeringServiceServicer_to_server(service, server)
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)

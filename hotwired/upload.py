@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from hotwired import names
 from hotwired.config import Limits
+from hotwired.decoding import checked
 from hotwired.errors import (
     DigestMismatch,
     HotwireError,
@@ -27,6 +28,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MODEL_LIMIT = 512
 # Above this, checking takes long enough to be taken off the event loop.
 _INLINE_BYTES = 1 << 20
+_CANCELLED_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,8 @@ class Uploads:
             if len(body) > header.size_bytes:
                 raise _wrong_size(header.size_bytes, len(body), "or more bytes came")
         if len(body) < header.size_bytes:
+            # A stream also ends when its caller goes away, of which we hear a moment later.
+            await asyncio.sleep(_CANCELLED_SECONDS)
             raise _wrong_size(header.size_bytes, len(body), "bytes came")
         return bytes(body)
 
@@ -117,7 +121,7 @@ class Uploads:
     ) -> pb.RegisterVectorRequest | None:
         try:
             async with asyncio.timeout(self._limits.stall_seconds):
-                return await anext(messages, None)
+                return checked(await anext(messages, None))  # type: ignore[no-any-return]
         except TimeoutError:
             seconds = f"{self._limits.stall_seconds:g}"
             raise UploadStalled(
