@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from hotwire_plugin.engine_role import EngineRole
-from hotwire_plugin.engine_seam.patch import replace, resolve
+from hotwire_plugin.engine_seam.patch import replace
+from hotwire_plugin.engine_seam.step_message import put_stamp
 from hotwire_plugin.process import process
-
-logger = logging.getLogger("hotwire_plugin.engine_seam")
-
-STAMP = "hotwired_stamp"
 
 
 def install(module: ModuleType) -> None:
     """Stamp each schedule, and follow requests from the queue to their end."""
-    resolve(module, "Request")
     replace(module.Scheduler, "schedule", _stamped)
     replace(module.Scheduler, "add_request", _followed)
     replace(module.Scheduler, "_free_request", _forgotten)
@@ -34,7 +29,7 @@ def _stamped(inner: Callable[..., Any]) -> Callable[..., Any]:
             for request in self.requests.values():
                 _seclude(engine, request)
         output = inner(self, *args, **kwargs)
-        setattr(output, STAMP, tuple(stamp))
+        put_stamp(output, stamp)
         return output
 
     return schedule

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from hotwire_plugin.engine_seam import runner_v1
+from hotwire_plugin.engine_seam import runner_v1, runner_v2
 from hotwire_plugin.engine_seam.identity import identity_of, refused_feature
 from hotwire_plugin.engine_seam.patch import replace
 from hotwire_plugin.layers import NotSteerable
@@ -50,8 +50,6 @@ def _arm(worker: Any) -> None:
         raise NotSteerable(process.disarmed_reason)
     if feature := refused_feature(config):
         raise NotSteerable(f"{feature} is on, which moves tokens where steering cannot follow")
-    if worker.use_v2_model_runner:
-        raise NotSteerable("the V2 model runner is not supported yet")
     identity = _identity(worker)
     sizes = WorkerSizes(
         hidden_size=identity.hidden_size,
@@ -67,7 +65,8 @@ def _arm(worker: Any) -> None:
         worker.device,
         config.model_config.dtype,
     )
-    runner_v1.follow(worker.model_runner, role.fill)
+    runner = runner_v2 if worker.use_v2_model_runner else runner_v1
+    runner.follow(worker.model_runner, role.fill)
     process.become_worker(identity, role)
 
 

@@ -1,0 +1,60 @@
+"""The V2 model runner: its batch, as ``prepare_inputs`` returns it, has the final spans."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from hotwire_plugin.engine_seam.patch import replace, resolve
+from hotwire_plugin.engine_seam.runner_v1 import Call, silenced
+from hotwire_plugin.engine_seam.step_message import begin, is_enabled
+from hotwire_plugin.fill import StepFill
+
+
+def follow(runner: Any, fill: StepFill) -> None:
+    """Keep ``fill`` in step with this runner. The instance is wrapped, never its class.
+
+    Raises:
+        SeamMoved: the runner lacks a name that this needs.
+    """
+    resolve(runner.req_states, "prompt_len")
+    replace(runner, "finish_requests", partial(_finished, fill))
+    replace(runner, "add_requests", partial(_added, fill))
+    replace(runner, "prepare_inputs", partial(_prepared, fill, runner))
+    replace(runner, "_dummy_run", partial(silenced, fill))
+
+
+def _finished(fill: StepFill, inner: Call) -> Call:
+    def finish_requests(scheduler_output: Any) -> Any:
+        # This runner forgets a preempted request too, and gets it again as a new one.
+        gone = scheduler_output.finished_req_ids | (scheduler_output.preempted_req_ids or set())
+        for request_id in gone:
+            fill.end(request_id)
+        return inner(scheduler_output)
+
+    return finish_requests
+
+
+def _added(fill: StepFill, inner: Call) -> Call:
+    def add_requests(scheduler_output: Any) -> Any:
+        result = inner(scheduler_output)
+        for new in scheduler_output.scheduled_new_reqs:
+            begin(fill, new)
+        return result
+
+    return add_requests
+
+
+def _prepared(fill: StepFill, runner: Any, inner: Call) -> Call:
+    def prepare_inputs(scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+        batch = inner(scheduler_output, *args, **kwargs)
+        fill.step(
+            batch.req_ids,
+            batch.query_start_loc_np,
+            batch.num_computed_tokens_np,
+            runner.req_states.prompt_len.np[batch.idx_mapping_np],
+            enabled=is_enabled(scheduler_output),
+        )
+        return batch
+
+    return prepare_inputs
