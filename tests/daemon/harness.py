@@ -326,13 +326,19 @@ class Instance:
 
 @dataclass
 class Fleet:
-    """Starts daemons and nodes under one directory, and ends them all."""
+    """Starts daemons and nodes under one directory, and ends them all.
+
+    lasting: a daemon that runs there already, and is not ended.
+    """
 
     root: Path
+    lasting: Daemon | None = None
     _ends: list[Callable[[], None]] = field(default_factory=list)
 
     def daemon(self, *options: str, start: bool = True) -> Daemon:
-        """Starts a daemon."""
+        """Starts a daemon, or returns the lasting one."""
+        if self.lasting is not None:
+            return self.lasting
         daemon = Daemon(self.root, *options)
         self._ends.append(daemon.close)
         return daemon.start() if start else daemon
