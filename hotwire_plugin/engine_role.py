@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from hotwire_plugin.admission import Admission
@@ -24,18 +24,42 @@ class Stamp(NamedTuple):
     enabled: bool
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CacheIdentity:
     """What tells a request's key-value blocks from those of other requests.
 
     Attributes:
-        first_steered: the first position whose residual stream is changed; earlier blocks are
-            shared with everybody.
-        key: what goes into the hash of every block that reaches past it.
+        prompt_len: the prompt's tokens.
+        prompt_key: what goes into the hash of every block within the prompt; None if those hold
+            what an unsteered request would have written, and are shared with everybody.
+        generated_key: what goes into the hash of every block that reaches past the prompt.
     """
 
-    first_steered: int
-    key: str
+    prompt_len: int
+    prompt_key: str | None
+    generated_key: str
+
+    @classmethod
+    def of(cls, program: Program, prompt_len: int) -> CacheIdentity:
+        """Return the identity of a request's blocks."""
+        digest = program.digest
+        if program.active("prompt") == program.active("generated"):
+            return cls(prompt_len, digest, digest)
+        # What was generated here is prompt to a follow-up, which steers it in another way: where
+        # the prompt ends is part of what such blocks hold.
+        prompt_key = digest if program.steers_prompt else None
+        return cls(prompt_len, prompt_key, f"{digest}@{prompt_len}")
+
+    def key(self, block_end: int) -> str | None:
+        """Return what a block that ends before ``block_end`` adds to its hash, if anything."""
+        return self.prompt_key if block_end <= self.prompt_len else self.generated_key
+
+    def of_its_own(self, request_id: str) -> CacheIdentity:
+        """Return the identity of blocks that only this request can ask for."""
+        prompt_key = self.prompt_key and f"{self.prompt_key}/{request_id}"
+        return replace(
+            self, prompt_key=prompt_key, generated_key=f"{self.generated_key}/{request_id}"
+        )
 
 
 class EngineRole:
@@ -45,6 +69,7 @@ class EngineRole:
         self.admission = admission
         self._holder = holder
         self._identities: dict[str, CacheIdentity] = {}
+        self._secluded: set[str] = set()
         self._lock = threading.Lock()
         self._enabled = True
 
@@ -60,8 +85,7 @@ class EngineRole:
         admitted = self.admission.admit(extra_args, request_id)
         raw = (admitted or {}).get(PROGRAM_KEY)
         if raw is not None:
-            program = Program.decode(raw)
-            identity = CacheIdentity(program.first_steered(prompt_len), program.digest)
+            identity = CacheIdentity.of(Program.decode(raw), prompt_len)
             with self._lock:
                 self._identities[request_id] = identity
         return admitted
@@ -71,13 +95,12 @@ class EngineRole:
         self.admission.finish(request_id)
         with self._lock:
             self._identities.pop(request_id, None)
+            self._secluded.discard(request_id)
 
     def block_key(self, request_id: str, block_end: int) -> str | None:
         """Return what a block that ends before ``block_end`` adds to its hash, if anything."""
         identity = self._identities.get(request_id)
-        if identity is None or block_end <= identity.first_steered:
-            return None
-        return identity.key
+        return identity.key(block_end) if identity else None
 
     def seclude(self, request_id: str) -> bool:
         """Give a request's steered blocks a key of their own, so that nobody else reads them.
@@ -88,9 +111,10 @@ class EngineRole:
         """
         with self._lock:
             identity = self._identities.get(request_id)
-            if identity is None or identity.key.endswith(request_id):
+            if identity is None or request_id in self._secluded:
                 return False
-            identity.key = f"{identity.key}/{request_id}"
+            self._identities[request_id] = identity.of_its_own(request_id)
+            self._secluded.add(request_id)
             return True
 
     def report(self) -> node_pb2.EngineReport:

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 
+import pytest
+
 from hotwire_plugin.engine_role import EngineRole
 from hotwire_plugin.program import PROGRAM_KEY
 from hotwire_plugin.snapshot import EnginePolicy, Snapshot, SnapshotHolder
@@ -51,6 +53,38 @@ def test_blocks_below_the_first_steered_position_are_everybodys() -> None:
     admit(engine, "a", prompt_len=40, decode_only=True)
     assert engine.block_key("a", 40) is None
     assert engine.block_key("a", 41) is not None
+
+
+def test_where_the_prompt_ends_is_part_of_a_generated_blocks_key() -> None:
+    """Where prompt and generated positions are steered differently, only the prompt is shared.
+
+    A follow-up with a longer prompt steers the same tokens in another way.
+    """
+    engine, _ = role()
+    for scope in ("prompt", "generated"):
+        admit(engine, f"{scope} first", prompt_len=40, scope=scope)
+        admit(engine, f"{scope} next", prompt_len=44, scope=scope)
+        first, follow_up = f"{scope} first", f"{scope} next"
+        assert engine.block_key(first, 32) == engine.block_key(follow_up, 32)
+        assert engine.block_key(first, 48) != engine.block_key(follow_up, 48)
+        assert engine.block_key(first, 48) != engine.block_key(follow_up, 32)
+    admit(engine, "all first", prompt_len=40)
+    admit(engine, "all next", prompt_len=44)
+    assert engine.block_key("all first", 48) == engine.block_key("all next", 48)
+
+
+@pytest.mark.parametrize("request_id", ["", *"0123456789abcdef"])
+def test_any_request_id_is_secluded_once(request_id: str) -> None:
+    """A request is secluded whatever its id is, even one that its program's digest ends with."""
+    engine, _ = role()
+    admit(engine, request_id)
+    shared = engine.block_key(request_id, 16)
+    assert engine.seclude(request_id)
+    assert not engine.seclude(request_id)
+    assert engine.block_key(request_id, 16) != shared
+    engine.finish(request_id)
+    admit(engine, request_id)
+    assert engine.block_key(request_id, 16) == shared
 
 
 def test_the_stamp_says_off_once_and_stays_off() -> None:
