@@ -59,9 +59,11 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "Python 3.11 is needed: make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.requirements: requirements/lock.txt requirements/check_env.py | $(BIN)/python
+$(VENV)/.requirements: requirements/lock.txt requirements/check_env.py \
+		requirements/vllm_name/pyproject.toml | $(BIN)/python
 	@echo "installing the dependencies (about two minutes the first time)"
 	$(PIP) install -qq --no-deps -r requirements/lock.txt
+	$(PIP) install -qq --no-deps --no-build-isolation ./requirements/vllm_name
 	$(BIN)/python requirements/check_env.py
 	@touch $@
 

@@ -20,7 +20,9 @@ class Reference:
 
     def __init__(self, directory: Path) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers.utils import logging
 
+        logging.disable_progress_bar()
         self.tokenizer: Any = AutoTokenizer.from_pretrained(directory, padding_side="left")
         model: Any = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
         self.model = model.eval()
