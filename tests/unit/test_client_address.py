@@ -115,11 +115,14 @@ def test_why_nothing_answers_is_told_apart(short_dir: Path) -> None:
 
 def test_a_forbidden_socket_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """What another try cannot mend fails at once."""
+    tries = []
 
     def refuse(server: str, seconds: float) -> None:
+        tries.append(server)
         raise PermissionError
 
     monkeypatch.setattr(address, "try_to_connect", refuse)
-    endpoint = Endpoint("unix:/run/a.sock", 60, 60)
+    endpoint = Endpoint("unix:/run/a.sock", 1, 1)
     with pytest.raises(UnavailableError, match="may not be opened"):
         endpoint.connect(endpoint.deadline(None))
+    assert tries == ["unix:/run/a.sock"]

@@ -159,6 +159,26 @@ def test_a_client_outlives_its_daemon(short_dir: Path) -> None:
             assert client.stats().generation == 9
 
 
+def test_a_change_right_after_a_restart_succeeds(short_dir: Path) -> None:
+    """A call that failed leaves nothing behind that makes the next one fail too."""
+    with Client(f"unix:{short_dir}/hotwired.sock", connect_timeout=3) as client:
+        for _ in range(3):
+            with fake_daemon(short_dir):
+                assert client.set_kill_switch(engaged=True).generation == 2
+            with pytest.raises(UnavailableError):
+                client.set_kill_switch(engaged=True)
+
+
+async def test_the_same_goes_for_asyncio(short_dir: Path) -> None:
+    """A call that failed leaves nothing behind that makes the next one fail too."""
+    async with AsyncClient(f"unix:{short_dir}/hotwired.sock", connect_timeout=3) as client:
+        for _ in range(3):
+            with fake_daemon(short_dir):
+                assert (await client.set_kill_switch(engaged=True)).generation == 2
+            with pytest.raises(UnavailableError):
+                await client.set_kill_switch(engaged=True)
+
+
 @pytest.mark.parametrize("kind", ["sync", "asyncio"])
 def test_a_watch_that_falls_silent_is_noticed(fake: FakeDaemon, kind: str) -> None:
     """A sample that is late by more than the timeout ends the watch, though the call is open."""

@@ -13,7 +13,14 @@ import pytest
 
 from tests.fakes.fake_daemon import FakeDaemon, Fault, fake_daemon
 
-CLI = [sys.executable, "-m", "hotwirectl"]
+# A test run in the background of a shell has Ctrl-C ignored, and its children inherit that.
+_START = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from hotwirectl.main import main
+main()
+"""
+CLI = [sys.executable, "-c", _START]
 
 
 @pytest.fixture
