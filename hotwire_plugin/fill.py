@@ -98,7 +98,10 @@ class HostStage:
 
 
 class StepFill:
-    """Keeps the live requests' programs and maps each step's tokens to their rows."""
+    """Keeps the live requests' programs and maps each step's tokens to their rows.
+
+    ``active`` tells whether the current step steers any token.
+    """
 
     def __init__(self, rows: ProgramRows, tokens: TokenMap) -> None:
         self._rows = rows
@@ -107,7 +110,7 @@ class StepFill:
         self._step = 0
         self.counters = FillCounters()
         self.errors: Counter[str] = Counter()
-        op.cpu_gate.active = False
+        self._set_active(False)
 
     def begin(self, request_id: str, raw_program: object) -> None:
         """Take up a request with the program that admission gave it. Never raises."""
@@ -131,7 +134,7 @@ class StepFill:
     def quiet(self) -> None:
         """Steer nothing: for dummy and profiling runs, and where the kill switch is on."""
         self._tokens.clear()
-        op.cpu_gate.active = False
+        self._set_active(False)
 
     def step(
         self,
@@ -199,7 +202,13 @@ class StepFill:
         steered = int(np.count_nonzero(mapped))
         self.counters.steered_tokens += steered
         self._tokens.write(mapped)
-        op.cpu_gate.active = steered > 0
+        self._set_active(steered > 0)
+
+    def _set_active(self, active: bool) -> None:  # noqa: FBT001
+        self.active = active
+        # On a GPU the host calls the op to capture it, and must then find the gate open.
+        if self._tokens.rows.device.type == "cpu":
+            op.cpu_gate.active = active
 
     def _place_missing(self, request_ids: Sequence[str], batch: list[Steered | None]) -> None:
         for at, steered in enumerate(batch):

@@ -27,6 +27,8 @@ op with ``c2`` or ``c3``.
 Importing this module registers the op; Triton is imported by the first call on a GPU.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -51,6 +53,8 @@ def _steer_cuda(
     limit: torch.Tensor,
     token_row: torch.Tensor,
 ) -> None:
+    if not cpu_gate.active:
+        return
     from hotwire_plugin import op_triton
 
     op_triton.launch(hidden, residual, bank, op_slots, op_coef, op_count, limit, token_row)
@@ -83,6 +87,16 @@ def _register() -> op_cpu.CpuGate:
 
 cpu_gate = _register()
 """Whether the CPU op looks at its tables at all; the per-step fill sets ``cpu_gate.active``."""
+
+
+@contextmanager
+def launching_nothing() -> Iterator[None]:
+    """Close the gate: graphs captured meanwhile hold no launch of the op."""
+    was, cpu_gate.active = cpu_gate.active, False
+    try:
+        yield
+    finally:
+        cpu_gate.active = was
 
 
 def warm(hidden_size: int, dtype: torch.dtype, device: torch.device, max_ops: int) -> None:

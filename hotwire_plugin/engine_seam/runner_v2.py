@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from hotwire_plugin.engine_seam import idle_graphs
 from hotwire_plugin.engine_seam.patch import replace, resolve
 from hotwire_plugin.engine_seam.runner_v1 import Call, silenced
 from hotwire_plugin.engine_seam.step_message import begin, is_enabled
@@ -22,6 +23,7 @@ def follow(runner: Any, fill: StepFill) -> None:
     replace(runner, "add_requests", partial(_added, fill))
     replace(runner, "prepare_inputs", partial(_prepared, fill, runner))
     replace(runner, "_dummy_run", partial(silenced, fill))
+    idle_graphs.double(runner, fill)
 
 
 def _finished(fill: StepFill, inner: Call) -> Call:
