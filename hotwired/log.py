@@ -4,12 +4,24 @@ Keys: event, level, timestamp (ISO-8601, UTC). Of an RPC: method, code, reason, 
 vector, generation. Of a node: node. Never a vector's bytes, never a request's text.
 """
 
+import contextlib
 import logging
 import sys
 
 import structlog
 
 LEVELS = ("debug", "info", "warning", "error")
+
+
+class _Lines(structlog.PrintLogger):
+    """Prints lines, and goes on if it can't: a full disk must not fail an RPC."""
+
+    def msg(self, message: str) -> None:
+        """Prints a line."""
+        with contextlib.suppress(OSError, ValueError):
+            super().msg(message)
+
+    log = debug = info = warn = warning = error = critical = exception = fatal = msg
 
 
 def configure(level: str) -> None:
@@ -30,7 +42,7 @@ def configure(level: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stdout),
+        logger_factory=lambda *_: _Lines(sys.stdout),
         cache_logger_on_first_use=True,
     )
     # What the libraries say: gRPC's own logger reports, for one, exceptions in its callbacks.

@@ -58,7 +58,13 @@ class Mutations:
         self._fleet = fleet
         self._store = store
         self._lock = asyncio.Lock()
+        self._stopping = False
         self.reconciler = Reconciler(fleet, store, self.overtake)
+
+    def stop(self) -> None:
+        """Answers all who wait for nodes: their changes are stored, and will be carried out."""
+        self._stopping = True
+        self._fleet.changed.fire()
 
     async def register(self, upload: Upload, caller: Caller) -> Registered:
         """Registers a vector.
@@ -66,9 +72,12 @@ class Mutations:
         Raises VectorShapeMismatch, VectorNotFinite, NodeRejected, MutationTimeout, StoreFull or
         StoreUnavailable; nothing is changed then.
         """
-        vector, unchanged = await self._finish(
-            lambda wanted: self._register(upload, caller, wanted), caller
-        )
+        links = targets(upload, self._fleet)
+        # Not under the lock: a worker that hangs must not keep others from the kill switch.
+        with self._store.pended(upload.vector.revision):
+            if not self._is_known(upload):
+                await stage_everywhere(upload, links, caller, self._store)
+            vector, unchanged = await self._finish(lambda: self._register(upload, caller), caller)
         if upload.validate_only:
             return Registered(vector, unchanged, self._result())
         return Registered(vector, unchanged, await self._converge(caller))
@@ -80,7 +89,7 @@ class Mutations:
 
         Raises VectorNotFound, RevisionMismatch, MutationTimeout or StoreUnavailable.
         """
-        vector = await self._finish(lambda _: self._delete(request, caller), caller)
+        vector = await self._finish(lambda: self._delete(request, caller), caller)
         return vector, await self._converge(caller)
 
     async def set_policy(
@@ -90,7 +99,7 @@ class Mutations:
 
         Raises PolicyInvalid, FieldMaskInvalid, EtagMismatch, MutationTimeout or StoreUnavailable.
         """
-        found = await self._finish(lambda _: self._set_policy(request, caller), caller)
+        found = await self._finish(lambda: self._set_policy(request, caller), caller)
         if request.validate_only:
             return found, self._result()
         return found, await self._converge(caller)
@@ -105,25 +114,24 @@ class Mutations:
             audit = Audit("overtake", node, old=str(desired.generation), new=str(generation + 1))
             await self._apply(Change(generation + 1, audit))
 
-    async def _finish(
-        self, work: Callable[["asyncio.Event"], Coroutine[Any, Any, _T]], caller: Caller
-    ) -> _T:
-        """Does a change under the lock to its end, even if the caller goes away meanwhile.
+    async def _finish(self, work: Callable[[], Coroutine[Any, Any, _T]], caller: Caller) -> _T:
+        """Does a change under the lock, to its end if it was begun while the caller was there.
 
-        `work` gets an event that is set when the caller has gone: what isn't stored yet need not
-        be. Raises MutationTimeout if the lock can't be had in time.
+        Raises MutationTimeout if the lock can't be had in time.
         """
-        gone = asyncio.Event()
+        gone = False
 
         async def locked() -> _T:
             async with self._locked(caller):
-                return await work(gone)
+                if gone:
+                    raise MutationTimeout("the caller went away before anything was changed")
+                return await work()
 
         task = asyncio.create_task(locked())
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            gone.set()
+            gone = True
             # Nobody is left to hear of an error.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
             raise
@@ -139,26 +147,20 @@ class Mutations:
         finally:
             self._lock.release()
 
-    async def _register(
-        self, upload: Upload, caller: Caller, gone: asyncio.Event
-    ) -> tuple[vector_pb2.Vector, bool]:
+    def _is_known(self, upload: Upload) -> bool:
+        """Whether the name has this revision, with the same model, metadata and dtype, already."""
+        entry = self._store.desired.entries.get(upload.vector.name)
+        return entry is not None and _says_the_same(entry.vector, upload.vector)
+
+    async def _register(self, upload: Upload, caller: Caller) -> tuple[vector_pb2.Vector, bool]:
         desired = self._store.desired
         vector = _next_vector(upload.vector, desired)
-        links = targets(upload, self._fleet)
-        before = desired.entries.get(vector.name)
-        if before is not None and _says_the_same(before.vector, vector):
+        if self._is_known(upload):
             if not upload.validate_only:
                 await self._store.heal_blob(vector.revision, upload.canonical)
-            return before.vector, True
-        self._store.pending.add(vector.revision)
-        try:
-            await stage_everywhere(upload, links, caller, self._store)
-            if gone.is_set():
-                raise MutationTimeout("the caller went away before the vector was stored")
-            if not upload.validate_only:
-                await self._apply(_registration(vector, desired, caller), upload.canonical)
-        finally:
-            self._store.pending.discard(vector.revision)
+            return desired.entries[vector.name].vector, True
+        if not upload.validate_only:
+            await self._apply(_registration(vector, desired, caller), upload.canonical)
         return vector, False
 
     async def _delete(self, request: pb.DeleteVectorRequest, caller: Caller) -> vector_pb2.Vector:
@@ -217,7 +219,7 @@ class Mutations:
                 for link, outcome in result.nodes
                 if outcome.state not in SETTLED and outcome.state != _REJECTED
             ]
-            if not waiting or not caller.seconds_left:
+            if not waiting or not caller.seconds_left or self._stopping:
                 return result
             await self._fleet.changed.wait(caller.seconds_left)
 

@@ -32,9 +32,13 @@ _OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 500),
 )
-_ADMITTING = {public_pb2.NODE_ROLE_ENGINE, public_pb2.NODE_ROLE_FRONTEND}
 
 _Response = TypeVar("_Response")
+
+
+def stage_seconds(size: int) -> float:
+    """Returns the time that a worker has to take and check so many bytes."""
+    return 10.0 + size / (10 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +54,11 @@ class NodeLink:
     """The link to the process behind one socket, from its first sight to its end.
 
     name: "<instance_id>/<role>-<dp>-<pp>-<tp>". described: its last answer, None before the
-    first. held: the revisions it holds, if a worker. committed: the key of the snapshot that this
-    daemon put in force there. rejected: the revisions it refused. commit_refusal: why it refused
-    the last snapshot. failure: why the last call failed, empty if it didn't. retry_at, collect_at:
-    the monotonic times before which it is not called again, and not asked to discard.
+    first; is_worker, is_engine, is_frontend: the roles it stated. held: the revisions it holds, if
+    a worker. committed: the key of the snapshot that this daemon put in force there. rejected: the
+    revisions it refused. commit_refusal: why it refused the last snapshot. failure: why the last
+    call failed, empty if it didn't. retry_at, collect_at: the monotonic times before which it is
+    not called again, and not asked to discard. task: what is under way with it.
     """
 
     def __init__(self, path: Path, inode: int) -> None:
@@ -61,6 +66,7 @@ class NodeLink:
         self.inode = inode
         self.name = f"{path.parent.name}/{path.stem}"
         self.described: node_pb2.DescribeResponse | None = None
+        self.is_worker = self.is_engine = self.is_frontend = False
         self.described_at = 0.0
         self.held: set[str] = set()
         self.committed: object = None
@@ -81,24 +87,9 @@ class NodeLink:
         self._stub: NodeServiceAsyncStub = node_pb2_grpc.NodeServiceStub(self._channel)
 
     @property
-    def roles(self) -> set[int]:
-        """Its roles, as values of NodeRole."""
-        return set(self.described.roles) if self.described else set()
-
-    @property
-    def is_worker(self) -> bool:
-        """Whether it holds vectors."""
-        return public_pb2.NODE_ROLE_WORKER in self.roles
-
-    @property
-    def is_engine(self) -> bool:
-        """Whether it admits requests with authority."""
-        return public_pb2.NODE_ROLE_ENGINE in self.roles
-
-    @property
     def is_admitting(self) -> bool:
         """Whether it uses snapshots."""
-        return bool(_ADMITTING & self.roles)
+        return self.is_engine or self.is_frontend
 
     @property
     def takes_orders(self) -> bool:
@@ -120,6 +111,9 @@ class NodeLink:
             self.held = set(found.revisions)
             del found.revisions[:]
             self.described = found
+            self.is_worker = public_pb2.NODE_ROLE_WORKER in found.roles
+            self.is_engine = public_pb2.NODE_ROLE_ENGINE in found.roles
+            self.is_frontend = public_pb2.NODE_ROLE_FRONTEND in found.roles
             self.described_at = time.monotonic()
 
     async def stage(
@@ -203,6 +197,7 @@ class NodeLink:
         self.committed = None
         self.commit_refusal = None
         self.rejected.clear()
+        self.report = node_pb2.ReportResponse()
 
 
 async def _stage_messages(

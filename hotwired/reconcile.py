@@ -19,13 +19,12 @@ from hotwired.errors import (
 from hotwired.fleet import Fleet
 from hotwired.log import get
 from hotwired.node.v1 import node_pb2
-from hotwired.node_link import NodeLink, Refusal
+from hotwired.node_link import NodeLink, Refusal, stage_seconds
 from hotwired.plan import Outcome, Plan, outcomes
 from hotwired.store import Store
 
 SCAN_SECONDS = 0.25
 DESCRIBE_SECONDS = 0.5
-STAGE_SECONDS = 10.0
 SLICE_SECONDS = 0.25
 """How long a node takes vectors before it is looked at again: a snapshot may be more urgent."""
 
@@ -156,7 +155,7 @@ class Reconciler:
     async def _stage_one(self, link: NodeLink, revision: str) -> None:
         try:
             data = await self._store.read_blob(revision)
-            await link.stage(revision, data, STAGE_SECONDS)
+            await link.stage(revision, data, stage_seconds(len(data)))
         except BlobCorrupt:
             pass  # unreadable from now on, which the next plan knows
         except (NodeUnreachable, StoreUnavailable):
@@ -180,7 +179,7 @@ class Reconciler:
             and not engine.failures
             and engine.committed == plan.key
             and time.monotonic() >= link.collect_at
-            and bool(plan.to_discard(link) - self._store.pending)
+            and bool(plan.to_discard(link) - self._store.pending.keys())
         )
 
     async def _collect(self, link: NodeLink, plan: Plan) -> None:
@@ -196,7 +195,7 @@ class Reconciler:
         def doomed() -> set[str]:
             if self._store.desired is not plan.desired:
                 return set()
-            return plan.to_discard(link) - self._store.pending - used
+            return plan.to_discard(link) - self._store.pending.keys() - used
 
         await link.discard(doomed)
 

@@ -28,6 +28,9 @@ from hotwired.v1 import policy_pb2, vector_pb2
 SCHEMA_VERSION = 1
 FIRST_GENERATION = 1
 
+# The disk, the user's quota, the process's limit.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 _SCHEMA = """
 CREATE TABLE state (
     id INTEGER PRIMARY KEY CHECK (id = 1), generation INTEGER NOT NULL, policy BLOB NOT NULL
@@ -231,7 +234,7 @@ def translated(exc: Exception, path: Path) -> HotwireError:
     """
     metadata = {"path": str(path), "error": str(exc)}
     code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL or getattr(exc, "errno", 0) in (errno.ENOSPC, errno.EDQUOT):
+    if code == sqlite3.SQLITE_FULL or getattr(exc, "errno", 0) in _FULL:
         return StoreFull(f"no space left for {path}", metadata=metadata)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or isinstance(exc, DecodeError):
         return StoreCorrupt(f"{path} is damaged: {exc}", metadata=metadata)

@@ -85,7 +85,7 @@ async def _running(config: Config, store: Store) -> AsyncIterator[None]:
     finally:
         get().info("stopping")
         await checks.enter_graceful_shutdown()
-        service.stopping.set()
+        service.stop()
         await server.stop(GRACE_SECONDS)
         for task in tasks:
             task.cancel()

@@ -32,16 +32,22 @@ _TOKEN_HEAD = "1:"  # noqa: S105 -- the format of a page token
 
 
 class SteeringService(steering_service_pb2_grpc.SteeringServiceServicer):
-    """The public service. `stopping` is set when the daemon begins to stop."""
+    """The public service."""
 
     def __init__(self, fleet: Fleet, store: Store, mutations: Mutations, limits: Limits) -> None:
-        self.stopping = asyncio.Event()
+        self._stopping = asyncio.Event()
         self._fleet = fleet
         self._store = store
         self._mutations = mutations
         self._limits = limits
         self._uploads = Uploads(limits)
         self._stats = StatsCollector(fleet, store, mutations.reconciler)
+
+    def stop(self) -> None:
+        """Ends watches and uploads, and lets no caller wait for nodes any more."""
+        self._stopping.set()
+        self._uploads.abort()
+        self._mutations.stop()
 
     @unary
     async def RegisterVector(
@@ -119,11 +125,11 @@ class SteeringService(steering_service_pb2_grpc.SteeringServiceServicer):
         seconds = request.interval_seconds or 1.0
         if not 0.1 <= seconds <= 3600:
             raise invalid(IntervalInvalid, "interval_seconds", "Must be 0.1 to 3600, or 0 for 1.")
-        while not self.stopping.is_set():
+        while not self._stopping.is_set():
             yield pb.WatchStatsResponse(stats=await self._stats.sample())
             try:
                 async with asyncio.timeout(seconds):
-                    await self.stopping.wait()
+                    await self._stopping.wait()
             except TimeoutError:
                 continue
         raise ShuttingDown("the daemon is stopping")

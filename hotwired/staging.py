@@ -13,7 +13,7 @@ from hotwired.errors import (
     RoleMissing,
 )
 from hotwired.fleet import Fleet, Instance
-from hotwired.node_link import NodeLink
+from hotwired.node_link import NodeLink, stage_seconds
 from hotwired.snapshot import Facts, misfit
 from hotwired.store import Store
 from hotwired.upload import Upload
@@ -76,7 +76,7 @@ async def stage_everywhere(
     A worker that doesn't answer refuses nothing: it gets the vector when it is back.
     """
     # Half of what is left, so that a worker that hangs leaves time to store and to answer.
-    seconds = max(0.05, caller.seconds_left / 2)
+    seconds = max(0.05, min(caller.seconds_left / 2, stage_seconds(len(upload.canonical))))
     revision = upload.vector.revision
     answers = await asyncio.gather(
         *(
@@ -88,8 +88,9 @@ async def stage_everywhere(
     pairs = list(zip(links, answers, strict=True))
     refusals = [(n, a) for n, a in pairs if isinstance(a, BaseException) and not _is_away(a)]
     if refusals:
-        # What a worker held before, or a name points to by now, is not ours to take away.
-        if not store.desired.names_of(revision):
+        # What a worker held before, a name points to by now, or another call is staging, is not
+        # ours to take away.
+        if not store.desired.names_of(revision) and store.pending[revision] <= 1:
             await _discard(revision, [link for link, answer in pairs if answer is False])
         raise _rejected(refusals)
 

@@ -2,8 +2,10 @@
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -19,13 +21,13 @@ _T = TypeVar("_T")
 class Store:
     """The state directory. `desired` is what is stored, always.
 
-    `pending` holds the revisions that a call is staging: no row refers to them yet, and yet they
+    `pending` counts the calls that are staging a revision: no row may refer to it yet, and yet it
     must not be discarded.
     """
 
     def __init__(self, directory: Path) -> None:
         self.desired: Desired
-        self.pending: set[str] = set()
+        self.pending: Counter[str] = Counter()
         self.directory = directory
         self._registry = Registry(directory / "registry.db")
         self._blobs = BlobDir(directory / "blobs", directory / "quarantine")
@@ -52,6 +54,17 @@ class Store:
     def unreadable(self) -> set[str]:
         """The revisions whose blob is missing or damaged."""
         return self._blobs.unreadable
+
+    @contextmanager
+    def pended(self, revision: str) -> Iterator[None]:
+        """Counts a revision as pending."""
+        self.pending[revision] += 1
+        try:
+            yield
+        finally:
+            self.pending[revision] -= 1
+            if not self.pending[revision]:
+                del self.pending[revision]
 
     async def read_blob(self, revision: str) -> bytes:
         """Returns canonical bytes. Raises BlobCorrupt or StoreUnavailable."""

@@ -14,6 +14,7 @@ from hotwired.errors import (
     DigestMismatch,
     HotwireError,
     InvalidInput,
+    ShuttingDown,
     SizeMismatch,
     UploadInvalid,
     UploadsBusy,
@@ -49,25 +50,52 @@ class Uploads:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._under_way = 0
+        self._receiving: set[asyncio.Task[object]] = set()
+        self._aborted = False
+
+    def abort(self) -> None:
+        """Ends all uploads, also those to come, with ShuttingDown."""
+        self._aborted = True
+        for task in self._receiving:
+            task.cancel()
 
     async def receive(self, messages: AsyncIterator[pb.RegisterVectorRequest]) -> Upload:
         """Returns what a stream uploads.
 
-        Raises NameInvalid, UploadInvalid, UploadStalled, UploadsBusy, VectorTooLarge, SizeMismatch
-        or DigestMismatch, or as parse_upload.
+        Raises NameInvalid, UploadInvalid, UploadStalled, UploadsBusy, VectorTooLarge,
+        SizeMismatch, DigestMismatch or ShuttingDown, or as parse_upload.
         """
+        with self._abortable():
+            try:
+                async with asyncio.timeout(self._limits.upload_seconds):
+                    return await self._receive(messages)
+            except TimeoutError:
+                seconds = f"{self._limits.upload_seconds:g}"
+                raise UploadStalled(f"the upload took longer than {seconds} s") from None
+
+    async def _receive(self, messages: AsyncIterator[pb.RegisterVectorRequest]) -> Upload:
+        header = await self._header(messages)
+        with self._counted(header.size_bytes):
+            data = await self._body(messages, header)
+            if len(data) <= _INLINE_BYTES:
+                return _checked(header, data)
+            return await asyncio.to_thread(_checked, header, data)
+
+    @contextmanager
+    def _abortable(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        if task is None or self._aborted:
+            raise ShuttingDown("the daemon is stopping")
+        self._receiving.add(task)
         try:
-            async with asyncio.timeout(self._limits.upload_seconds):
-                header = await self._header(messages)
-                with self._counted(header.size_bytes):
-                    data = await self._body(messages, header)
-                    if len(data) <= _INLINE_BYTES:
-                        return _checked(header, data)
-                    return await asyncio.to_thread(_checked, header, data)
-        except TimeoutError:
-            raise UploadStalled(
-                f"the upload took longer than {self._limits.upload_seconds:g} s"
-            ) from None
+            yield
+        except asyncio.CancelledError:
+            if not self._aborted:
+                raise
+            task.uncancel()
+            raise ShuttingDown("the daemon is stopping") from None
+        finally:
+            self._receiving.discard(task)
 
     async def _header(
         self, messages: AsyncIterator[pb.RegisterVectorRequest]

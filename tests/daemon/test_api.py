@@ -194,12 +194,12 @@ def test_pages(daemon: Daemon) -> None:
 
 def test_a_page_fits_into_a_message(daemon: Daemon) -> None:
     """However long the metadata are, a page stays below what a client takes by default."""
-    for number in range(200):
+    for number in range(140):
         name, note = f"v{number:03}", "x" * 16_000
         daemon.register(name, a_file(float(number), layers=1, note=note))
     found = pages(daemon, 1000)
     assert len(found) > 1
-    assert [name for page in found for name in page] == [f"v{number:03}" for number in range(200)]
+    assert [name for page in found for name in page] == [f"v{number:03}" for number in range(140)]
 
 
 @pytest.mark.parametrize(

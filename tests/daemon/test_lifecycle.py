@@ -1,6 +1,7 @@
 """Starting, dying, starting again: nothing is lost, nothing is stolen, all converges by itself."""
 
 import os
+import resource
 import signal
 import socket
 import sqlite3
@@ -163,23 +164,31 @@ def test_a_graceful_stop(fleet: Fleet, number: int) -> None:
     assert [daemon.log(event) != [] for event in ("stopping", "stopped")] == [True, True]
 
 
-def test_a_stop_during_an_upload(fleet: Fleet) -> None:
-    """The upload is aborted within the grace and leaves nothing."""
+def test_a_stop_during_an_upload_and_a_push(fleet: Fleet) -> None:
+    """The upload is aborted and leaves nothing; the push, stored already, is answered."""
     daemon = fleet.daemon()
+    fleet.fake("engine")
+    worker = fleet.fake("worker")
+    daemon.wait_for(2)
+    worker.hung.set()
 
     def slow() -> Iterator[pb.RegisterVectorRequest]:
-        yield from upload("joy", a_file(), chunk=64)[:2]
-        time.sleep(9)
+        yield from upload("awe", a_file(2.0), chunk=64)[:2]
+        time.sleep(3)
 
-    call = daemon.stub.RegisterVector.future(slow(), timeout=20)
-    time.sleep(0.2)
+    uploading = daemon.stub.RegisterVector.future(slow(), timeout=20)
+    pushing = daemon.stub.RegisterVector.future(iter(upload("joy", a_file(1.0))), timeout=2)
+    eventually(lambda: daemon.names() == ["joy"])
     started = time.monotonic()
     assert daemon.stop() == 0
-    assert time.monotonic() - started < 8
-    assert call.exception(5) is not None
-    assert daemon.blobs() == []
+    assert time.monotonic() - started < 4
+    assert refusal_of(uploading.exception(5)).reason == "SHUTTING_DOWN"
+    assert not pushing.result(5).converged
+    worker.hung.clear()
     daemon.start()
-    assert daemon.names() == []
+    daemon.wait_for(2)
+    assert daemon.names() == ["joy"]
+    assert len(worker.held) == len(daemon.blobs()) == 1
 
 
 def test_a_second_daemon_is_refused(fleet: Fleet) -> None:
@@ -309,6 +318,32 @@ def test_a_deleted_state_directory_refuses_changes(fleet: Fleet) -> None:
         found = refused(call)
         assert (found.code, found.reason) == ("UNAVAILABLE", "STORE_UNAVAILABLE")
     assert daemon.names() == ["joy"]
+
+
+def test_a_full_disk_refuses_and_passes(fleet: Fleet) -> None:
+    """STORE_FULL, nothing partial left, reads go on; with room again, all goes on unrestarted."""
+    daemon = fleet.daemon()
+    daemon.register("joy")
+    assert daemon.process is not None
+    big = a_file(1.0, width=20_000)
+    limits = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (256 << 10, limits[1]))
+    before = daemon.blobs()
+    found = refused(lambda: daemon.register("big", big))
+    assert (found.code, found.reason) == ("RESOURCE_EXHAUSTED", "STORE_FULL")
+    assert (daemon.names(), daemon.blobs(), daemon.health()) == (["joy"], before, "SERVING")
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, limits)
+    assert not daemon.register("big", big).unchanged
+
+
+def test_a_log_that_cannot_be_written_fails_no_call(fleet: Fleet) -> None:
+    """A full disk or a closed pipe costs lines, not answers."""
+    daemon = fleet.daemon()
+    assert daemon.process is not None
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+    assert daemon.names() == []
+    assert refused(lambda: daemon.get("joy")).reason == "VECTOR_NOT_FOUND"
+    assert refused(lambda: daemon.register("joy")).reason == "STORE_FULL"
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
