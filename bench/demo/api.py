@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from bench.demo.settings import LAYER, MODEL_NAME, TEXT_TOKENS, VECTOR
+from bench.demo.settings import LAYER, MODEL_NAME, REPETITION_PENALTY, TEXT_TOKENS, VECTOR
 
 TIMEOUT_SECONDS = 120.0
 
@@ -63,7 +63,12 @@ class Api:
 
     def complete(self, prompt: str, steering: Steering = Steering()) -> Answer:
         """The greedy completion of a prompt."""
-        body = {"prompt": prompt, "max_tokens": TEXT_TOKENS, "temperature": 0}
+        body = {
+            "prompt": prompt,
+            "max_tokens": TEXT_TOKENS,
+            "temperature": 0,
+            "repetition_penalty": REPETITION_PENALTY,
+        }
         answer = self._post(body | steering.xargs())
         details = answer["usage"].get("prompt_tokens_details") or {}
         return Answer(answer["choices"][0]["text"], details.get("cached_tokens") or 0)

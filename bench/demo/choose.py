@@ -21,9 +21,9 @@ from bench.demo.settings import ROOT, places
 from bench.demo.text import repeated
 from bench.machine import machine
 
-LAYERS = (6, 8, 10, 12, 14, 16, 18, 20, 22, 24)
+LAYERS = (8, 10, 12, 14, 16, 18, 20, 22, 24)
 DOSES = (-0.2, -0.1, -0.05, 0.0, 0.05, 0.1, 0.2)
-TEXT_PROMPTS = 8
+TEXT_PROMPTS = 6
 TEXT_TOKENS = 32
 
 
@@ -108,7 +108,7 @@ def main() -> None:
         vector = contrast.difference(chooser.reference, pooling)
         for layer in LAYERS:
             rows.append(chooser.row(pooling, layer, vector[layer], norms[layer]))
-            print(f"measured {pooling} pooling, layer {layer}", flush=True)
+            print(f"measured {rows[-1]}", flush=True)
     facts = machine()
     print(f"\n{facts['device']}, {facts['date']}. Unsteered: {plain[0]} nats, {plain[1]} repeated.")
     print(_table(rows))

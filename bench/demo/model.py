@@ -75,6 +75,7 @@ def speaks(directory: Path) -> str:
 def make(directory: Path) -> None:
     """Makes the model in `directory` unless it's complete; a half-made one is never left there."""
     if (directory / STAMP).exists():
+        (directory / STAMP).touch()
         return
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:

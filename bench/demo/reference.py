@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bench.demo.settings import REPETITION_PENALTY
+
 
 class Reference:
     """The model of a directory, fp32, on the CPU.
@@ -37,7 +39,7 @@ class Reference:
             for block in self.blocks
         ]
         try:
-            self.model(**self.tokenizer(text, return_tensors="pt"))
+            self.model.base_model(**self.tokenizer(text, return_tensors="pt"))
         finally:
             for handle in handles:
                 handle.remove()
@@ -69,7 +71,11 @@ class Reference:
         """The greedy continuation of each prompt, `tokens` long."""
         batch = self.tokenizer(prompts, return_tensors="pt", padding=True)
         out = self.model.generate(
-            **batch, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False
+            **batch,
+            max_new_tokens=tokens,
+            min_new_tokens=tokens,
+            do_sample=False,
+            repetition_penalty=REPETITION_PENALTY,
         )
         new = out[:, batch.input_ids.shape[1] :]
         return list(self.tokenizer.batch_decode(new, skip_special_tokens=True))

@@ -13,6 +13,8 @@ MARGIN_SCALES = (-4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0)
 
 MAX_MODEL_LEN = 1024
 TEXT_TOKENS = 48
+# Greedy texts of a model this small run in circles, steered or not.
+REPETITION_PENALTY = 1.15
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """What every check works with, and what it comes to."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +30,6 @@ class Stage:
     api: Api
     control: Control
     places: Places
-    say: Callable[[str], None]
     prompts: list[str] = field(default_factory=data.prompts)
     _alone: dict[tuple[str, Steering], Answer] = field(default_factory=dict)
 
