@@ -1,4 +1,7 @@
-"""All measurements that need no GPU, one after another: `make bench`. Writes .cache/bench/*.json."""
+"""All measurements that need no GPU, one after another: `make bench`.
+
+The figures are printed, and kept in .cache/bench.
+"""
 
 import subprocess
 import sys
@@ -7,7 +10,7 @@ from bench.demo.settings import ROOT, places
 
 OUT = ROOT / ".cache" / "bench"
 MODEL = str(places(ROOT).model)
-BENCHES = (
+BENCHES: tuple[tuple[str, list[str]], ...] = (
     ("fill", []),
     ("op_cpu", []),
     ("push", []),
