@@ -4,8 +4,8 @@ Tables are read through numpy views, which cost less than small tensors do. Toke
 add, without a limit, go together; the others go row by row.
 """
 
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+import math
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -45,55 +45,75 @@ def steer_cpu(
     counts = op_count.numpy()
     if not counts.any():
         return
-    limits = limit.numpy()
-    rows = token_row.numpy()[: hidden.shape[0]]
-    live = (counts > 0) & (limits > 0)
-    live[0] = False
-    tokens = np.flatnonzero(live[rows])
-    if not tokens.size:
+    token_rows = token_row.numpy()[: hidden.shape[0]]
+    rows = [row for row in set(token_rows.tolist()) if row != 0 and counts[row] > 0]
+    if not rows:
         return
-    rows = rows[tokens]
-    coef = op_coef.numpy()
-    plain = [r for r in set(rows.tolist()) if _only_adds(coef[r, : counts[r]], limits[r])]
-    slots = op_slots.numpy()
-    adds = np.isin(rows, plain)
-    if adds.any():
-        _add(hidden, bank, slots, coef, counts, rows[adds], tokens[adds])
-    for row in set(rows.tolist()).difference(plain):
-        ops = zip(slots[row, : counts[row]].tolist(), coef[row, : counts[row]].tolist(),
-                  strict=True)
-        _general(hidden, residual, bank, list(ops), limits[row].item(), tokens[rows == row])
+    table = _Table(bank, op_slots.numpy(), op_coef.numpy(), counts, limit.numpy())
+    adding = [row for row in rows if table.only_adds(row)]
+    if adding:
+        _add(hidden, table, adding, token_rows)
+    for row in set(rows).difference(adding):
+        if table.limits[row] > 0:
+            _general(hidden, residual, table, row, np.flatnonzero(token_rows == row))
 
 
-def _only_adds(coef: _Array, limit: np.float32) -> bool:
-    return bool(limit == np.inf) and not coef[:, 1:4].any()
+class _Table(NamedTuple):
+    """One layer's tables, as numpy views but for the bank."""
+
+    bank: torch.Tensor
+    slots: _Array
+    coef: _Array
+    counts: _Array
+    limits: _Array
+
+    def only_adds(self, row: int) -> bool:
+        """Whether the row's d is the same whatever x is."""
+        unlimited: bool = self.limits[row] == math.inf
+        return unlimited and not self.coef[row, : self.counts[row], 1:4].any()
 
 
-def _add(
-    hidden: torch.Tensor,
-    bank: torch.Tensor,
-    slots: _Array,
-    coef: _Array,
-    counts: _Array,
-    rows: _Array,
-    tokens: _Array,
-) -> None:
-    """Add sum of c0 * w to tokens whose rows do nothing else: x needn't be known."""
-    count = counts[rows]
-    most = int(count.max())
-    used = np.arange(most) < count[:, None]
-    # An unused place adds 0 times the row's first vector, whatever is left in the table there.
-    slot = np.where(used, slots[rows, :most, 1], slots[rows, :1, 1])
-    scale = torch.from_numpy(np.where(used, coef[rows, :most, 0], np.float32(0)))
-    delta = bank.index_select(0, torch.from_numpy(slot[:, 0])).mul_(scale[:, :1])
-    for k in range(1, most):
-        picked = bank.index_select(0, torch.from_numpy(slot[:, k].copy()))
-        delta.addcmul_(picked, scale[:, k : k + 1])
-    _store(hidden, tokens, delta)
+def _add(hidden: torch.Tensor, table: _Table, rows: list[int], token_rows: _Array) -> None:
+    """Steer the tokens of all rows that only add: one d a row, given to each of its tokens."""
+    if len(rows) == 1:  # by far the commonest, and cheaper without gathering
+        _store(hidden, np.flatnonzero(token_rows == rows[0]), _sum(table, rows[0]))
+        return
+    delta = _sums(table, rows)
+    place = np.full(len(table.counts), -1)
+    place[rows] = range(len(rows))
+    places = place[token_rows]
+    tokens = np.flatnonzero(places >= 0)
+    _store(hidden, tokens, delta.index_select(0, torch.from_numpy(places[tokens])))
+
+
+def _sum(table: _Table, row: int) -> torch.Tensor:
+    """Return the sum of c0 * w over the ops of one row, (H,) float32."""
+    count = table.counts[row]
+    slots = table.slots[row, :count, 1].tolist()
+    scales = table.coef[row, :count, 0].tolist()
+    total: torch.Tensor = table.bank[slots[0]] * scales[0]
+    for slot, scale in zip(slots[1:], scales[1:], strict=True):
+        total.add_(table.bank[slot], alpha=scale)
+    return total
+
+
+def _sums(table: _Table, rows: list[int]) -> torch.Tensor:
+    """Return the sum of c0 * w over the ops of each row, (len(rows), H) float32."""
+    counts = table.counts[rows]
+    max_ops = table.slots.shape[1]
+    firsts = [row * max_ops for row in rows]
+    used = [first + k for first, n in zip(firsts, counts, strict=True) for k in range(n)]
+    slots = torch.from_numpy(table.slots.reshape(-1, 2)[used, 1])
+    scales = torch.from_numpy(table.coef.reshape(-1, 6)[used, 0])
+    starts = torch.from_numpy(counts.cumsum(dtype=np.int32) - counts)
+    sums: torch.Tensor = torch.embedding_bag(
+        table.bank, slots, starts, mode=0, per_sample_weights=scales
+    )[0]
+    return sums
 
 
 def _store(hidden: torch.Tensor, tokens: _Array, delta: torch.Tensor) -> None:
-    """hidden[tokens] += delta, in float32 with one rounding."""
+    """hidden[tokens] += delta, in float32 with one rounding; delta may be one row for all."""
     if len(tokens) == hidden.shape[0]:
         hidden.add_(delta)
         return
@@ -104,9 +124,8 @@ def _store(hidden: torch.Tensor, tokens: _Array, delta: torch.Tensor) -> None:
 def _general(
     hidden: torch.Tensor,
     residual: torch.Tensor | None,
-    bank: torch.Tensor,
-    ops: Sequence[tuple[list[int], list[float]]],
-    limit: float,
+    table: _Table,
+    row: int,
     tokens: _Array,
 ) -> None:
     """Steer the tokens of one row, with any ops and limit."""
@@ -114,10 +133,13 @@ def _general(
     x = hidden.index_select(0, index).float()
     if residual is not None:
         x.add_(residual.index_select(0, index))
-    most = _norm(x) * limit if limit != np.inf else None
+    limit = table.limits[row].item()
+    most = _norm(x).mul_(limit) if limit != math.inf else None
     delta = torch.zeros_like(x)
-    for (slot_u, slot_w), coefficients in ops:
-        d = _amount(x, bank, slot_u, coefficients) * bank[slot_w]
+    for k in range(table.counts[row]):
+        slot_u, slot_w = table.slots[row, k].tolist()
+        amount = _amount(x, table.bank, slot_u, table.coef[row, k].tolist())
+        d = amount * table.bank[slot_w]
         x.add_(d)
         delta.add_(d)
     if most is not None:

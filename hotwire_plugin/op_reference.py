@@ -1,6 +1,12 @@
 """The steering op written for reading: what the fast implementations are tested against."""
 
+from collections.abc import Iterable
+from typing import TypeAlias
+
 import torch
+
+_Op: TypeAlias = tuple[torch.Tensor, torch.Tensor]
+"""(slot_u, slot_w) and (c0, c1, c2, c3, lo, hi)."""
 
 
 def steer_reference(
@@ -48,8 +54,7 @@ def steer_reference(
     return result
 
 
-def _delta(x0: torch.Tensor, bank: torch.Tensor, ops: "zip[tuple[torch.Tensor, torch.Tensor]]"
-           ) -> torch.Tensor:
+def _delta(x0: torch.Tensor, bank: torch.Tensor, ops: Iterable[_Op]) -> torch.Tensor:
     x = x0
     total = torch.zeros_like(x0)
     for (slot_u, slot_w), (c0, c1, c2, c3, lo, hi) in ops:

@@ -1,9 +1,11 @@
 """The steering op on a GPU: one Triton program a token, its whole row in one block.
 
 A whole row, because ops that need ||x|| or x.u read all of it before they write any. Nothing
-about a call picks a different compilation but its dtype, its width, whether it has a residual,
-and whether its rows are aligned: ``warm`` can compile all of them.
+about a call picks another compilation but its dtype, its width, whether it has a residual, and
+whether its rows are aligned: ``warm`` compiles them all.
 """
+# Triton reads the annotations of kernels' parameters as its own, so they have few.
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 
 import torch
 import triton
@@ -12,16 +14,54 @@ import triton.language as tl
 _ALIGNMENT = 16  # bytes: the widest load a thread makes
 _POINTERS = (
     "hidden", "residual", "bank", "op_slots", "op_coef", "op_count", "limit", "token_row",
-)
+)  # fmt: skip
 _SIZES = ("hidden_stride", "residual_stride", "max_ops")
 
 
-@triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=_POINTERS)  # type: ignore[untyped-decorator,unused-ignore]
-def _steer_kernel(  # type: ignore[no-untyped-def]
+@triton.jit
+def _at(base, row, stride, aligned: tl.constexpr):
+    """Return where a row starts, and tell the compiler if wide loads and stores may start there."""
+    at = base + row * stride
+    if aligned:
+        at = tl.multiple_of(at, 16)
+    return at
+
+
+@triton.jit
+def _load(base, row, stride, columns, width: tl.constexpr, aligned: tl.constexpr):
+    """Return a row as float32, 0 past its width."""
+    at = _at(base, row, stride, aligned) + columns
+    return tl.load(at, mask=columns < width, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _norm(x):
+    return tl.sqrt(tl.sum(x * x))
+
+
+@triton.jit
+def _amount(x, bank, slot, coef, columns, width: tl.constexpr, aligned: tl.constexpr):
+    """Return the factor of w in one op; ``slot`` and ``coef`` point to the op's own."""
+    amount = tl.load(coef)
+    c1 = tl.load(coef + 1)
+    c2 = tl.load(coef + 2)
+    c3 = tl.load(coef + 3)
+    if c1 != 0.0:
+        amount += c1 * _norm(x)
+    if (c2 != 0.0) | (c3 != 0.0):
+        u = _load(bank, tl.load(slot).to(tl.int64), width, columns, width, aligned)
+        dot = tl.sum(x * u)
+        capped = tl.minimum(tl.maximum(dot, tl.load(coef + 4)), tl.load(coef + 5))
+        amount += c2 * dot + c3 * (capped - dot)
+    return amount
+
+
+@triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=_POINTERS)
+def _steer_kernel(
     hidden, residual, bank, op_slots, op_coef, op_count, limit, token_row,
     hidden_stride, residual_stride, max_ops,
-    H: tl.constexpr, BLOCK: tl.constexpr, RESIDUAL: tl.constexpr, ALIGNED: tl.constexpr,
-):
+    width: tl.constexpr, block: tl.constexpr, aligned: tl.constexpr,
+):  # fmt: skip
     token = tl.program_id(0).to(tl.int64)
     row = tl.load(token_row + token).to(tl.int64)
     if row == 0:
@@ -32,51 +72,28 @@ def _steer_kernel(  # type: ignore[no-untyped-def]
     most = tl.load(limit + row)
     if not most > 0.0:
         return
-    columns = tl.arange(0, BLOCK)
-    inside = columns < H
-    at = hidden + token * hidden_stride
-    if ALIGNED:
-        at = tl.multiple_of(at, 16)
-    h = tl.load(at + columns, mask=inside, other=0.0).to(tl.float32)
+    columns = tl.arange(0, block)
+    h = _load(hidden, token, hidden_stride, columns, width, aligned)
     x = h
-    if RESIDUAL:
-        other = residual + token * residual_stride
-        if ALIGNED:
-            other = tl.multiple_of(other, 16)
-        x += tl.load(other + columns, mask=inside, other=0.0).to(tl.float32)
+    if residual is not None:
+        x += _load(residual, token, residual_stride, columns, width, aligned)
     if most < float("inf"):
-        most *= tl.sqrt(tl.sum(x * x))
-    delta = tl.zeros([BLOCK], tl.float32)
+        most *= _norm(x)
+    delta = tl.zeros([block], tl.float32)
     for k in range(count):
-        op = row * max_ops + k
-        slot_u = tl.load(op_slots + op * 2).to(tl.int64)
-        slot_w = tl.load(op_slots + op * 2 + 1).to(tl.int64)
-        amount = tl.load(op_coef + op * 6)
-        c1 = tl.load(op_coef + op * 6 + 1)
-        c2 = tl.load(op_coef + op * 6 + 2)
-        c3 = tl.load(op_coef + op * 6 + 3)
-        if c1 != 0.0:
-            amount += c1 * tl.sqrt(tl.sum(x * x))
-        if (c2 != 0.0) | (c3 != 0.0):
-            lo = tl.load(op_coef + op * 6 + 4)
-            hi = tl.load(op_coef + op * 6 + 5)
-            u_at = bank + slot_u * H
-            if ALIGNED:
-                u_at = tl.multiple_of(u_at, 16)
-            u = tl.load(u_at + columns, mask=inside, other=0.0)
-            dot = tl.sum(x * u)
-            amount += c2 * dot + c3 * (tl.minimum(tl.maximum(dot, lo), hi) - dot)
-        w_at = bank + slot_w * H
-        if ALIGNED:
-            w_at = tl.multiple_of(w_at, 16)
-        d = amount * tl.load(w_at + columns, mask=inside, other=0.0)
+        slot = op_slots + (row * max_ops + k) * 2
+        coef = op_coef + (row * max_ops + k) * 6
+        amount = _amount(x, bank, slot, coef, columns, width, aligned)
+        slot_w = tl.load(slot + 1).to(tl.int64)
+        d = amount * _load(bank, slot_w, width, columns, width, aligned)
         x += d
         delta += d
     if most < float("inf"):
-        norm = tl.sqrt(tl.sum(delta * delta))
+        norm = _norm(delta)
         if norm > most:
             delta *= most / norm
-    tl.store(at + columns, (h + delta).to(hidden.dtype.element_ty), mask=inside)
+    at = _at(hidden, token, hidden_stride, aligned) + columns
+    tl.store(at, (h + delta).to(hidden.dtype.element_ty), mask=columns < width)
 
 
 def launch(
@@ -98,9 +115,8 @@ def launch(
     _steer_kernel[(tokens,)](
         hidden, residual, bank, op_slots, op_coef, op_count, limit, token_row,
         hidden.stride(0), 0 if residual is None else residual.stride(0), op_slots.shape[1],
-        H=width, BLOCK=block, RESIDUAL=residual is not None, ALIGNED=aligned,
-        num_warps=max(1, min(8, block // 128)),
-    )
+        width=width, block=block, aligned=aligned, num_warps=max(1, min(8, block // 128)),
+    )  # fmt: skip
 
 
 def _aligned(rows: torch.Tensor) -> bool:
@@ -117,9 +133,9 @@ def warm(hidden_size: int, dtype: torch.dtype, device: torch.device, max_ops: in
     counts = torch.zeros(2, dtype=torch.int32, device=device)
     limit = torch.full((2,), float("inf"), device=device)
     rows = torch.zeros(1, dtype=torch.int32, device=device)
-    for offset in (0, 1):
-        hidden = torch.zeros(hidden_size + 1, dtype=dtype, device=device)[offset:][None]
-        hidden = hidden[:, :hidden_size]
+    memory = torch.zeros(hidden_size + 1, dtype=dtype, device=device)
+    for offset in (0, 1):  # the allocator's blocks are aligned, one element further they aren't
+        hidden = memory[offset : offset + hidden_size].unsqueeze(0)
         for residual in (None, hidden):
             launch(hidden, residual, bank, slots, coef, counts, limit, rows)
     if device.type == "cuda":
