@@ -111,6 +111,8 @@ def _rpc(method: _Method[_Request, _Response]) -> _Method[_Request, _Response]:
     def wrapped(self: "NodeService", request: _Request, context: grpc.ServicerContext) -> _Response:
         try:
             return method(self, request, context)
+        except grpc.RpcError:
+            raise  # the caller went away in the middle of its messages
         except Exception as exc:
             error = known(exc)
             if error is not exc:

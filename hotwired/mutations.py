@@ -16,7 +16,7 @@ from hotwired.errors import MutationTimeout, RevisionMismatch, shown
 from hotwired.fleet import Fleet
 from hotwired.log import get
 from hotwired.node_link import NodeLink
-from hotwired.plan import SETTLED, Outcome
+from hotwired.plan import Outcome, is_settled
 from hotwired.reconcile import Reconciler
 from hotwired.registry import Audit, Change
 from hotwired.snapshot import Desired
@@ -29,7 +29,6 @@ from hotwired.v1 import steering_service_pb2 as pb
 
 # A node's generation beyond this is no generation but a fault; the database ends at 2**63.
 _MAX_OVERTAKE = 2**62
-_REJECTED = public_pb2.NODE_STATE_REJECTED
 _T = TypeVar("_T")
 
 
@@ -80,7 +79,7 @@ class Mutations:
             vector, unchanged = await self._finish(lambda: self._register(upload, caller), caller)
         if upload.validate_only:
             return Registered(vector, unchanged, self._result())
-        return Registered(vector, unchanged, await self._converge(caller))
+        return Registered(vector, unchanged, await self._converge(caller, vector.revision))
 
     async def delete(
         self, request: pb.DeleteVectorRequest, caller: Caller
@@ -210,22 +209,24 @@ class Mutations:
         )
         self.reconciler.step()
 
-    async def _converge(self, caller: Caller) -> Result:
-        """Waits until every node is where it can be, or the caller's time is up."""
+    async def _converge(self, caller: Caller, revision: str = "") -> Result:
+        """Waits until every node is where it can be, or the caller's time is up.
+
+        revision: the one registered, which a node must not have refused meanwhile.
+        """
         while True:
-            result = self._result()
-            waiting = [
-                link
+            result = self._result(revision)
+            waiting = any(
+                not is_settled(link, outcome) and outcome.state != public_pb2.NODE_STATE_REJECTED
                 for link, outcome in result.nodes
-                if outcome.state not in SETTLED and outcome.state != _REJECTED
-            ]
+            )
             if not waiting or not caller.seconds_left or self._stopping:
                 return result
             await self._fleet.changed.wait(caller.seconds_left)
 
-    def _result(self) -> Result:
+    def _result(self, revision: str = "") -> Result:
         nodes = self.reconciler.outcomes()
-        converged = all(outcome.state in SETTLED for _, outcome in nodes)
+        converged = all(is_settled(link, outcome, revision) for link, outcome in nodes)
         return Result(self._store.desired.generation, converged, nodes)
 
 

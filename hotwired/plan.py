@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from hotwired.fleet import Group, Instance
 from hotwired.node.v1 import node_pb2
@@ -12,16 +13,15 @@ from hotwired.v1 import node_pb2 as public_pb2
 RETRY_REFUSED_SECONDS = 30.0
 """A refused vector is offered again after that long: memory may have become free."""
 
-State = public_pb2.NodeState.ValueType
+State: TypeAlias = public_pb2.NodeState
 
-SETTLED: frozenset[State] = frozenset(
+_SETTLED: frozenset[State] = frozenset(
     {
         public_pb2.NODE_STATE_CONVERGED,
         public_pb2.NODE_STATE_DISARMED,
         public_pb2.NODE_STATE_STANDALONE,
     }
 )
-"""The states from which a node needs nothing more: it does what it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,11 @@ class Plan:
         refused = {rev for rev, refusal in worker.rejected.items() if refusal.at > fresh}
         return sorted(self._fitting.revisions - worker.held - refused - unreadable)
 
+    def forget_refusals(self, worker: NodeLink) -> None:
+        """Drops the refusals of revisions that nobody wants any more."""
+        for revision in worker.rejected.keys() - self._fitting.revisions:
+            del worker.rejected[revision]
+
     def to_discard(self, worker: NodeLink) -> set[str]:
         """Returns the revisions that no name points to any more."""
         return worker.held - self._fitting.revisions
@@ -112,15 +117,15 @@ class Plan:
         """Returns how far a described node is from the plan."""
         if not link.is_armed and link.described is not None:
             return Outcome(public_pb2.NODE_STATE_DISARMED, link.described.disarmed_reason)
-        if link.rejected:
-            refusal = next(iter(link.rejected.values()))
-            return Outcome(public_pb2.NODE_STATE_REJECTED, refusal.message)
         if link.commit_refusal is not None:
             return Outcome(public_pb2.NODE_STATE_REJECTED, link.commit_refusal.message)
         if link.is_worker and (lacking := self.lacks(link)):
             return Outcome(public_pb2.NODE_STATE_RECONCILING, f"{len(lacking)} vectors to go")
         if link.is_admitting and link.committed != self.key:
             return Outcome(public_pb2.NODE_STATE_RECONCILING, self._why_not(link))
+        if link.rejected:
+            refusal = next(iter(link.rejected.values()))
+            return Outcome(public_pb2.NODE_STATE_REJECTED, refusal.message)
         return Outcome(public_pb2.NODE_STATE_CONVERGED)
 
     def _why_not(self, link: NodeLink) -> str:
@@ -128,6 +133,16 @@ class Plan:
         if group is not None and not group.is_complete:
             return f"{len(group.workers)} of its workers are known"
         return "its turn is to come" if not self.may_commit(link) else "is being committed"
+
+
+def is_settled(link: NodeLink, outcome: Outcome, revision: str = "") -> bool:
+    """Whether a node does what it can, and has not refused this revision.
+
+    A worker that refused another one does: that one is left out of its engine's snapshot.
+    """
+    if outcome.state == public_pb2.NODE_STATE_REJECTED:
+        return link.commit_refusal is None and revision not in link.rejected
+    return outcome.state in _SETTLED
 
 
 def outcomes(links: list[NodeLink], plans: dict[str, Plan]) -> list[tuple[NodeLink, Outcome]]:

@@ -81,6 +81,7 @@ class Reconciler:
         if link.failures or link.described is None:
             return self._describe(link)
         if plan is not None and link.takes_orders:
+            plan.forget_refusals(link)
             if self._needs_commit(link, plan):
                 return self._commit(link, plan)
             if link.is_worker and (revisions := plan.to_stage(link, self._store.unreadable)):

@@ -27,7 +27,8 @@ _NO_DEADLINE = 10 * 365 * 86400.0
 
 def caller(context: Context, default_seconds: float) -> Caller:
     """Returns who asks, and until when: 90 % of the time to the deadline, or of the default."""
-    left = context.time_remaining()
+    # Typed as a number always; it is None if the caller set no deadline.
+    left: float | None = context.time_remaining()
     if left is None or left > _NO_DEADLINE:
         left = default_seconds
     return Caller(context.peer(), time.monotonic() + 0.9 * left)
@@ -76,6 +77,8 @@ class _Call:
 async def _call(method: str, context: Context) -> AsyncIterator[_Call]:
     """Swallows an error into the call it yields, and logs how the RPC ended."""
     started = time.monotonic()
+    # Asked for now: of a call that was cancelled, gRPC reads freed memory.
+    peer = context.peer()
     structlog.contextvars.clear_contextvars()
     call = _Call()
     code, reason = "OK", ""
@@ -99,12 +102,17 @@ async def _call(method: str, context: Context) -> AsyncIterator[_Call]:
             code=code,
             reason=reason,
             duration_ms=duration,
-            peer=context.peer(),
+            peer=peer,
         )
         structlog.contextvars.clear_contextvars()
 
 
 async def _abort(context: Context, call: _Call) -> Any:
-    error = call.error or known(AssertionError())
-    status = to_status(error)
-    await context.abort(error.code, status.message, ((DETAILS_KEY, status.SerializeToString()),))
+    status = to_status(call.error or AssertionError())
+    code = known(call.error or AssertionError()).code
+    try:
+        await context.abort(code, status.message, ((DETAILS_KEY, status.SerializeToString()),))
+    except grpc.aio.AbortError:
+        raise
+    except Exception:  # noqa: BLE001 -- the caller went away meanwhile: nobody is left to tell
+        raise asyncio.CancelledError from None

@@ -6,8 +6,8 @@ import signal
 from collections.abc import AsyncIterator
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
+from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
 
 from hotwired import __version__
 from hotwired.config import Config
@@ -125,3 +125,5 @@ async def _watch_nodes(
             await checks.set(NODES_SERVICE, _SERVING if good else _NOT_SERVING)
             before = good
         await fleet.changed.wait(1.0)
+        # A push fires many times; health can be a moment late.
+        await asyncio.sleep(0.1)

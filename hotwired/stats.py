@@ -13,11 +13,10 @@ from hotwired.errors import HotwireError
 from hotwired.fleet import Fleet, Group
 from hotwired.node.v1 import node_pb2
 from hotwired.node_link import NodeLink
-from hotwired.plan import SETTLED
+from hotwired.plan import is_settled
 from hotwired.policy import timestamp
 from hotwired.reconcile import Reconciler
 from hotwired.store import Store
-from hotwired.v1 import node_pb2 as public_pb2
 from hotwired.v1 import stats_pb2
 
 REPORT_SECONDS = 1.0
@@ -55,14 +54,14 @@ class StatsCollector:
     def _stats(self) -> stats_pb2.Stats:
         desired = self._store.desired
         outcomes = self._reconciler.outcomes()
-        reachable = [o for _, o in outcomes if o.state != public_pb2.NODE_STATE_UNREACHABLE]
+        reachable = [(link, outcome) for link, outcome in outcomes if not link.failures]
         return stats_pb2.Stats(
             sample_time=timestamp(time.time()),
             generation=desired.generation,
             vectors=len(desired.entries),
             store_bytes=self._store.blob_bytes,
             kill_switch=desired.policy.kill_switch,
-            converged=all(outcome.state in SETTLED for outcome in reachable),
+            converged=all(is_settled(link, outcome) for link, outcome in reachable),
             engines=[
                 engine_stats(instance.instance_id, group)
                 for instance in self._fleet.instances()

@@ -191,6 +191,34 @@ def test_a_stop_during_an_upload_and_a_push(fleet: Fleet) -> None:
     assert len(worker.held) == len(daemon.blobs()) == 1
 
 
+def test_callers_that_go_away_at_any_moment(fleet: Fleet) -> None:
+    """Cancelled and expired calls of every kind: the daemon lives, tells no fault, converges."""
+    daemon = fleet.daemon()
+    fleet.instance(tp_size=2)
+    daemon.wait_for(4)
+    stub, messages = daemon.stub, upload("joy", a_file(), chunk=64)
+    calls = (
+        lambda: stub.WatchStats(pb.WatchStatsRequest(interval_seconds=0.1), timeout=9),
+        lambda: stub.ListVectors.future(pb.ListVectorsRequest(page_size=-1), timeout=9),
+        lambda: stub.RegisterVector.future(iter(messages), timeout=9),
+        lambda: stub.Stats.future(pb.StatsRequest(), timeout=9),
+        lambda: stub.SetPolicy.future(pb.SetPolicyRequest(policy={"strict": True}), timeout=0.002),
+        lambda: stub.SetPolicy.future(pb.SetPolicyRequest(policy={"strict": False}), timeout=9),
+    )
+    for number in range(400):
+        call = calls[number % len(calls)]()
+        time.sleep(0.001 * (number % 7))
+        call.cancel()
+    daemon.wait_for(4)
+    assert daemon.log("rpc", code="CANCELLED")
+    assert not daemon.log("internal error")
+    assert daemon.register("joy", a_file(3.0)).converged
+    assert daemon.stop() == 0
+    assert daemon.process is not None
+    assert daemon.process.stderr is not None
+    assert b"Traceback" not in daemon.process.stderr.read()
+
+
 def test_a_second_daemon_is_refused(fleet: Fleet) -> None:
     """Same socket or same state: it says DAEMON_LOCKED, and the first one is unharmed."""
     daemon = fleet.daemon()
