@@ -19,6 +19,8 @@ argument       shape               dtype     meaning
 dimension and any row stride. The tables and the bank are contiguous. Nothing is checked here
 (it would cost more than the op itself on an idle step): who fills the tables answers for them.
 
+``lo <= hi``, ``lo < inf`` and ``hi > -inf``: -inf and inf stand for no bound.
+
 The arithmetic is that of :func:`hotwire_plugin.op_reference.steer_reference`. A token whose row
 is 0, whose row has no ops, or whose limit isn't above zero (0, negative, NaN) keeps its bits, and
 nothing of it is read but ``token_row``, ``op_count`` and ``limit``. ``slot_u`` counts only in an
