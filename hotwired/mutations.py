@@ -58,6 +58,7 @@ class Mutations:
         self._store = store
         self._lock = asyncio.Lock()
         self._stopping = False
+        self._tasks: set[asyncio.Task[None]] = set()
         self.reconciler = Reconciler(fleet, store, self.overtake)
 
     def stop(self) -> None:
@@ -72,14 +73,24 @@ class Mutations:
         StoreUnavailable; nothing is changed then.
         """
         links = targets(upload, self._fleet)
-        # Not under the lock: a worker that hangs must not keep others from the kill switch.
-        with self._store.pended(upload.vector.revision):
-            if not self._is_known(upload):
-                await stage_everywhere(upload, links, caller, self._store)
-            vector, unchanged = await self._finish(lambda: self._register(upload, caller), caller)
+        revision = upload.vector.revision
+        with self._store.pended(revision):
+            try:
+                # Not under the lock: a worker that hangs must not keep others from the kill switch.
+                if not self._is_known(upload):
+                    await self._prepare(upload, links, caller)
+                vector, unchanged = await self._finish(
+                    lambda: self._register(upload, caller), caller
+                )
+            except asyncio.CancelledError:
+                self._background(self._drop_blob(revision))
+                raise
+            except Exception:
+                await self._drop_blob(revision)
+                raise
         if upload.validate_only:
             return Registered(vector, unchanged, self._result())
-        return Registered(vector, unchanged, await self._converge(caller, vector.revision))
+        return Registered(vector, unchanged, await self._converge(caller, revision))
 
     async def delete(
         self, request: pb.DeleteVectorRequest, caller: Caller
@@ -151,12 +162,32 @@ class Mutations:
         entry = self._store.desired.entries.get(upload.vector.name)
         return entry is not None and _says_the_same(entry.vector, upload.vector)
 
+    async def _prepare(self, upload: Upload, links: list[NodeLink], caller: Caller) -> None:
+        """Stages a vector and, meanwhile, writes its blob. Raises what failed, a refusal first."""
+        steps = [stage_everywhere(upload, links, caller, self._store)]
+        if not upload.validate_only:
+            steps.append(self._store.write_blob(upload.vector.revision, upload.canonical))
+        for outcome in await asyncio.gather(*steps, return_exceptions=True):
+            if outcome is not None:
+                raise outcome
+
+    async def _drop_blob(self, revision: str) -> None:
+        """Removes a blob that was written for a registration that failed, unless it is wanted."""
+        async with self._lock:
+            await self._store.drop_blob(revision)
+
+    def _background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def _register(self, upload: Upload, caller: Caller) -> tuple[vector_pb2.Vector, bool]:
         desired = self._store.desired
         vector = _next_vector(upload.vector, desired)
         if self._is_known(upload):
             if not upload.validate_only:
-                await self._store.heal_blob(vector.revision, upload.canonical)
+                # It may have been found damaged: this puts it back.
+                await self._store.write_blob(vector.revision, upload.canonical)
             return desired.entries[vector.name].vector, True
         if not upload.validate_only:
             await self._apply(_registration(vector, desired, caller), upload.canonical)

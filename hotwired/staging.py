@@ -14,10 +14,10 @@ from hotwired.errors import (
 )
 from hotwired.fleet import Fleet, Instance
 from hotwired.node_link import NodeLink, stage_seconds
-from hotwired.snapshot import Facts, misfit
+from hotwired.snapshot import misfit
 from hotwired.store import Store
 from hotwired.upload import Upload
-from hotwired.vector_file import check_fits, parse_canonical
+from hotwired.vector_file import check_fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,12 @@ def targets(upload: Upload, fleet: Fleet) -> list[NodeLink]:
         if (error := misfit(upload.vector, facts)) is not None:
             misfits.append(error)
         else:
-            _check_cast(upload, facts)
+            check_fits(
+                upload.data,
+                hidden_size=facts.hidden_size,
+                num_layers=facts.num_layers,
+                dtype=facts.dtype,
+            )
             fitting.append(instance)
     if misfits and not fitting:
         raise misfits[0]
@@ -57,15 +62,6 @@ def targets(upload: Upload, fleet: Fleet) -> list[NodeLink]:
 
 def _answers(instance: Instance) -> bool:
     return any(not link.failures for link in instance.links)
-
-
-def _check_cast(upload: Upload, facts: Facts) -> None:
-    check_fits(
-        parse_canonical(upload.canonical),
-        hidden_size=facts.hidden_size,
-        num_layers=facts.num_layers,
-        dtype=facts.dtype,
-    )
 
 
 async def stage_everywhere(

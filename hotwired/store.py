@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from hotwired.blobs import BlobDir
-from hotwired.log import get
 from hotwired.registry import Change, Registry, Stored, translated
 from hotwired.snapshot import Desired, Entry
 
@@ -70,14 +69,14 @@ class Store:
         """Returns canonical bytes. Raises BlobCorrupt or StoreUnavailable."""
         return await self._on_disk(self._blobs.read, revision)
 
-    async def heal_blob(self, revision: str, data: bytes) -> None:
-        """Puts back the blob of a registered revision, if it is unreadable.
+    async def write_blob(self, revision: str, data: bytes) -> None:
+        """Stores a blob, unless it is there. Raises StoreFull or StoreUnavailable."""
+        await self._on_disk(self._blobs.put, revision, data)
 
-        Raises StoreFull or StoreUnavailable.
-        """
-        if revision in self.unreadable:
-            await self._on_disk(self._blobs.put, revision, data)
-            get().info("blob healed", blob=revision)
+    async def drop_blob(self, revision: str) -> None:
+        """Removes a blob that no row refers to and at most one call is staging."""
+        if not self.desired.names_of(revision) and self.pending[revision] <= 1:
+            await self._on_disk(self._blobs.remove, revision)
 
     async def apply(self, change: Change, blob: bytes | None = None) -> Desired:
         """Stores a change, its blob first, and returns the new desired state.

@@ -23,7 +23,7 @@ from hotwired.errors import (
 )
 from hotwired.v1 import steering_service_pb2 as pb
 from hotwired.v1 import vector_pb2
-from hotwired.vector_file import canonical_bytes, parse_upload, revision_of
+from hotwired.vector_file import VectorData, canonical_bytes, parse_upload, revision_of
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MODEL_LIMIT = 512
@@ -36,10 +36,11 @@ _CANCELLED_SECONDS = 0.02
 class Upload:
     """A vector as uploaded and checked, without times and a generation.
 
-    canonical: its bytes, whose sha256 is vector.revision.
+    data: its rows. canonical: its bytes, whose sha256 is vector.revision.
     """
 
     vector: vector_pb2.Vector
+    data: VectorData
     canonical: bytes
     validate_only: bool
 
@@ -206,4 +207,4 @@ def _checked(header: pb.RegisterVectorHeader, data: bytes) -> Upload:
         source_dtype=parsed.source_dtype,
         metadata=parsed.metadata,
     )
-    return Upload(vector, canonical, header.validate_only)
+    return Upload(vector, parsed, canonical, header.validate_only)

@@ -1,6 +1,7 @@
 """Starting, dying, starting again: nothing is lost, nothing is stolen, all converges by itself."""
 
 import os
+import re
 import resource
 import signal
 import socket
@@ -216,7 +217,8 @@ def test_callers_that_go_away_at_any_moment(fleet: Fleet) -> None:
     assert daemon.stop() == 0
     assert daemon.process is not None
     assert daemon.process.stderr is not None
-    assert b"Traceback" not in daemon.process.stderr.read()
+    # gRPC itself may report that an answer came too late; nothing of ours may have failed.
+    assert not re.search(rb'File ".*/hotwired/', daemon.process.stderr.read())
 
 
 def test_a_second_daemon_is_refused(fleet: Fleet) -> None:
