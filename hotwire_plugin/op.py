@@ -88,7 +88,10 @@ def _register() -> op_cpu.CpuGate:
 
 
 cpu_gate = _register()
-"""Whether the CPU op looks at its tables at all; the per-step fill sets ``cpu_gate.active``."""
+"""Whether the op does anything: while ``cpu_gate.active`` is False a call on the CPU returns before
+it looks at its tables, and one on a GPU launches nothing. It's read when the op is called, so a
+captured graph keeps what it was captured with; the per-step fill of a CPU engine sets it.
+"""
 
 
 @contextmanager

@@ -42,8 +42,8 @@ class Case:
 
     def to(self, device: str) -> "Case":
         """The same on another device; views keep their strides and offsets."""
-        moved = {k: v if v is None else _moved(v, device) for k, v in vars(self).items()}
-        return Case(**moved)
+        moved: list[Any] = [x if x is None else _moved(x, device) for x in self.args]
+        return Case(*moved)
 
     def with_hidden(self) -> "Case":
         """The same with a copy of hidden, strided alike, to be changed."""
