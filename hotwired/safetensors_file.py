@@ -38,7 +38,9 @@ def bad_format(message: str, **metadata: str) -> VectorFormatInvalid:
     return VectorFormatInvalid(message, metadata=metadata, violations=(("chunk", message),))
 
 
-def read(data: bytes, max_header: int = MAX_HEADER) -> tuple[list[Tensor], dict[str, str]]:
+def read(
+    data: bytes | bytearray, max_header: int = MAX_HEADER
+) -> tuple[list[Tensor], dict[str, str]]:
     """Returns the tensors, in the order of their names, and the metadata of a safetensors file.
 
     The tensors' data are views of `data`. Raises VectorFormatInvalid.
@@ -53,7 +55,7 @@ def read(data: bytes, max_header: int = MAX_HEADER) -> tuple[list[Tensor], dict[
     return [_tensor(name, fields[name], body, spans[name]) for name in sorted(fields)], metadata
 
 
-def _split(data: bytes, max_header: int) -> tuple[bytes, memoryview]:
+def _split(data: bytes | bytearray, max_header: int) -> tuple[bytes, memoryview]:
     if len(data) < 8:
         raise bad_format(f"the file has {len(data)} bytes; a header alone has more")
     (size,) = struct.unpack_from("<Q", data)
@@ -61,7 +63,7 @@ def _split(data: bytes, max_header: int) -> tuple[bytes, memoryview]:
         raise bad_format(f"the header claims {size} bytes; the limit is {max_header}")
     if size > len(data) - 8:
         raise bad_format(f"the header claims {size} bytes; {len(data) - 8} follow")
-    return data[8 : 8 + size], memoryview(data)[8 + size :]
+    return bytes(data[8 : 8 + size]), memoryview(data)[8 + size :]
 
 
 def _json(header: bytes) -> dict[str, Any]:

@@ -126,7 +126,7 @@ class Uploads:
 
     async def _body(
         self, messages: AsyncIterator[pb.RegisterVectorRequest], header: pb.RegisterVectorHeader
-    ) -> bytes:
+    ) -> bytearray:
         body = bytearray()
         while (message := await self._next(messages)) is not None:
             if message.WhichOneof("payload") != "chunk":
@@ -143,7 +143,7 @@ class Uploads:
             # A stream also ends when its caller goes away, of which we hear a moment later.
             await asyncio.sleep(_CANCELLED_SECONDS)
             raise _wrong_size(header.size_bytes, len(body), "bytes came")
-        return bytes(body)
+        return body
 
     async def _next(
         self, messages: AsyncIterator[pb.RegisterVectorRequest]
@@ -185,7 +185,7 @@ def _wrong_size(expected: int, actual: int, came: str) -> HotwireError:
     )
 
 
-def _checked(header: pb.RegisterVectorHeader, data: bytes) -> Upload:
+def _checked(header: pb.RegisterVectorHeader, data: bytearray) -> Upload:
     actual = hashlib.sha256(data).hexdigest()
     if actual != header.sha256:
         raise DigestMismatch(

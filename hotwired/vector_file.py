@@ -63,7 +63,7 @@ class VectorData:
         return tuple(np.sqrt(squares).tolist())
 
 
-def parse_upload(data: bytes, *, max_header: int = MAX_HEADER) -> VectorData:
+def parse_upload(data: bytes | bytearray, *, max_header: int = MAX_HEADER) -> VectorData:
     """Returns the vector in a safetensors file of one of these forms.
 
     Tensors "layers.{i}" of shape [H]; or one tensor of any name: [L, H] (row i is for block i,
@@ -195,7 +195,9 @@ def canonical_bytes(v: VectorData) -> bytes:
     Its metadata are {"format": "hotwire.vector.v1", "layers": "0,1,2" or "*"} and nothing else,
     so that the same rows give the same revision whatever they were called.
     """
-    return _canonical_header(v.layers, v.rows.shape) + v.rows.astype("<f4", copy=False).tobytes()
+    header = _canonical_header(v.layers, v.rows.shape)
+    # Joined, not added: a vector can have hundreds of MiB.
+    return b"".join((header, v.rows.astype("<f4", copy=False).data.cast("B")))
 
 
 def _canonical_header(layers: Sequence[int], shape: tuple[int, ...]) -> bytes:

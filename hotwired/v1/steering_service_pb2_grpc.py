@@ -31,6 +31,11 @@ class SteeringServiceStub(object):
     Anyone who can open the socket may call every RPC. Each error carries a google.rpc.ErrorInfo
     with domain "hotwired" and a reason in UPPER_SNAKE_CASE; INVALID_ARGUMENT also carries a
     google.rpc.BadRequest that names the field.
+
+    Besides the errors stated for it, each RPC can return INVALID_ARGUMENT (REQUEST_INVALID: the
+    bytes are no message), UNAVAILABLE (SHUTTING_DOWN) and INTERNAL (INTERNAL); each that changes
+    something, UNAVAILABLE (STORE_UNAVAILABLE), RESOURCE_EXHAUSTED (STORE_FULL) and DEADLINE_EXCEEDED
+    (MUTATION_TIMEOUT), after which nothing is changed.
     """
 
     def __init__(self, channel):
@@ -92,6 +97,11 @@ class SteeringServiceServicer(object):
     Anyone who can open the socket may call every RPC. Each error carries a google.rpc.ErrorInfo
     with domain "hotwired" and a reason in UPPER_SNAKE_CASE; INVALID_ARGUMENT also carries a
     google.rpc.BadRequest that names the field.
+
+    Besides the errors stated for it, each RPC can return INVALID_ARGUMENT (REQUEST_INVALID: the
+    bytes are no message), UNAVAILABLE (SHUTTING_DOWN) and INTERNAL (INTERNAL); each that changes
+    something, UNAVAILABLE (STORE_UNAVAILABLE), RESOURCE_EXHAUSTED (STORE_FULL) and DEADLINE_EXCEEDED
+    (MUTATION_TIMEOUT), after which nothing is changed.
     """
 
     def RegisterVector(self, request_iterator, context):
@@ -101,7 +111,7 @@ class SteeringServiceServicer(object):
 
         Errors: INVALID_ARGUMENT (NAME_INVALID, VECTOR_FORMAT_INVALID, VECTOR_NOT_FINITE,
         VECTOR_SHAPE_MISMATCH, DIGEST_MISMATCH, SIZE_MISMATCH, UPLOAD_INVALID), FAILED_PRECONDITION
-        (NODE_REJECTED: a worker refused it), RESOURCE_EXHAUSTED (VECTOR_TOO_LARGE, STORE_FULL),
+        (NODE_REJECTED: a worker refused it), RESOURCE_EXHAUSTED (VECTOR_TOO_LARGE, UPLOADS_BUSY),
         DEADLINE_EXCEEDED (UPLOAD_STALLED). After an error nothing is changed anywhere.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -231,6 +241,11 @@ class SteeringService(object):
     Anyone who can open the socket may call every RPC. Each error carries a google.rpc.ErrorInfo
     with domain "hotwired" and a reason in UPPER_SNAKE_CASE; INVALID_ARGUMENT also carries a
     google.rpc.BadRequest that names the field.
+
+    Besides the errors stated for it, each RPC can return INVALID_ARGUMENT (REQUEST_INVALID: the
+    bytes are no message), UNAVAILABLE (SHUTTING_DOWN) and INTERNAL (INTERNAL); each that changes
+    something, UNAVAILABLE (STORE_UNAVAILABLE), RESOURCE_EXHAUSTED (STORE_FULL) and DEADLINE_EXCEEDED
+    (MUTATION_TIMEOUT), after which nothing is changed.
     """
 
     @staticmethod

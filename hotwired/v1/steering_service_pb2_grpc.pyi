@@ -32,6 +32,11 @@ class SteeringServiceStub:
     Anyone who can open the socket may call every RPC. Each error carries a google.rpc.ErrorInfo
     with domain "hotwired" and a reason in UPPER_SNAKE_CASE; INVALID_ARGUMENT also carries a
     google.rpc.BadRequest that names the field.
+
+    Besides the errors stated for it, each RPC can return INVALID_ARGUMENT (REQUEST_INVALID: the
+    bytes are no message), UNAVAILABLE (SHUTTING_DOWN) and INTERNAL (INTERNAL); each that changes
+    something, UNAVAILABLE (STORE_UNAVAILABLE), RESOURCE_EXHAUSTED (STORE_FULL) and DEADLINE_EXCEEDED
+    (MUTATION_TIMEOUT), after which nothing is changed.
     """
 
     @_typing.overload
@@ -45,7 +50,7 @@ class SteeringServiceStub:
 
     Errors: INVALID_ARGUMENT (NAME_INVALID, VECTOR_FORMAT_INVALID, VECTOR_NOT_FINITE,
     VECTOR_SHAPE_MISMATCH, DIGEST_MISMATCH, SIZE_MISMATCH, UPLOAD_INVALID), FAILED_PRECONDITION
-    (NODE_REJECTED: a worker refused it), RESOURCE_EXHAUSTED (VECTOR_TOO_LARGE, STORE_FULL),
+    (NODE_REJECTED: a worker refused it), RESOURCE_EXHAUSTED (VECTOR_TOO_LARGE, UPLOADS_BUSY),
     DEADLINE_EXCEEDED (UPLOAD_STALLED). After an error nothing is changed anywhere.
     """
     GetVector: _grpc.UnaryUnaryMultiCallable[_steering_service_pb2.GetVectorRequest, _steering_service_pb2.GetVectorResponse]
@@ -81,6 +86,11 @@ class SteeringServiceAsyncStub(SteeringServiceStub):
     Anyone who can open the socket may call every RPC. Each error carries a google.rpc.ErrorInfo
     with domain "hotwired" and a reason in UPPER_SNAKE_CASE; INVALID_ARGUMENT also carries a
     google.rpc.BadRequest that names the field.
+
+    Besides the errors stated for it, each RPC can return INVALID_ARGUMENT (REQUEST_INVALID: the
+    bytes are no message), UNAVAILABLE (SHUTTING_DOWN) and INTERNAL (INTERNAL); each that changes
+    something, UNAVAILABLE (STORE_UNAVAILABLE), RESOURCE_EXHAUSTED (STORE_FULL) and DEADLINE_EXCEEDED
+    (MUTATION_TIMEOUT), after which nothing is changed.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -91,7 +101,7 @@ class SteeringServiceAsyncStub(SteeringServiceStub):
 
     Errors: INVALID_ARGUMENT (NAME_INVALID, VECTOR_FORMAT_INVALID, VECTOR_NOT_FINITE,
     VECTOR_SHAPE_MISMATCH, DIGEST_MISMATCH, SIZE_MISMATCH, UPLOAD_INVALID), FAILED_PRECONDITION
-    (NODE_REJECTED: a worker refused it), RESOURCE_EXHAUSTED (VECTOR_TOO_LARGE, STORE_FULL),
+    (NODE_REJECTED: a worker refused it), RESOURCE_EXHAUSTED (VECTOR_TOO_LARGE, UPLOADS_BUSY),
     DEADLINE_EXCEEDED (UPLOAD_STALLED). After an error nothing is changed anywhere.
     """
     GetVector: _aio.UnaryUnaryMultiCallable[_steering_service_pb2.GetVectorRequest, _steering_service_pb2.GetVectorResponse]  # type: ignore[assignment]
@@ -126,6 +136,11 @@ class SteeringServiceServicer(metaclass=_abc_1.ABCMeta):
     Anyone who can open the socket may call every RPC. Each error carries a google.rpc.ErrorInfo
     with domain "hotwired" and a reason in UPPER_SNAKE_CASE; INVALID_ARGUMENT also carries a
     google.rpc.BadRequest that names the field.
+
+    Besides the errors stated for it, each RPC can return INVALID_ARGUMENT (REQUEST_INVALID: the
+    bytes are no message), UNAVAILABLE (SHUTTING_DOWN) and INTERNAL (INTERNAL); each that changes
+    something, UNAVAILABLE (STORE_UNAVAILABLE), RESOURCE_EXHAUSTED (STORE_FULL) and DEADLINE_EXCEEDED
+    (MUTATION_TIMEOUT), after which nothing is changed.
     """
 
     @_abc_1.abstractmethod
@@ -140,7 +155,7 @@ class SteeringServiceServicer(metaclass=_abc_1.ABCMeta):
 
         Errors: INVALID_ARGUMENT (NAME_INVALID, VECTOR_FORMAT_INVALID, VECTOR_NOT_FINITE,
         VECTOR_SHAPE_MISMATCH, DIGEST_MISMATCH, SIZE_MISMATCH, UPLOAD_INVALID), FAILED_PRECONDITION
-        (NODE_REJECTED: a worker refused it), RESOURCE_EXHAUSTED (VECTOR_TOO_LARGE, STORE_FULL),
+        (NODE_REJECTED: a worker refused it), RESOURCE_EXHAUSTED (VECTOR_TOO_LARGE, UPLOADS_BUSY),
         DEADLINE_EXCEEDED (UPLOAD_STALLED). After an error nothing is changed anywhere.
         """
 
