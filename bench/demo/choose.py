@@ -3,7 +3,7 @@
 For each, in Hugging Face's eager mode with a forward hook: the margin of positive over negative
 words at relative doses from -0.2 to 0.2, on how many prompts each step of it grows, and how the
 texts at both ends read: what the unsteered model makes of them, and how much they repeat.
-Prints a table and writes .demo/choose.json.
+Prints a table and writes .cache/choose.json.
 """
 
 import json
@@ -113,8 +113,7 @@ def main() -> None:
     print(f"\n{facts['device']}, {facts['date']}. Unsteered: {plain[0]} nats, {plain[1]} repeated.")
     print(_table(rows))
     form = {**facts, "doses": DOSES, "unsteered": plain, "rows": [asdict(row) for row in rows]}
-    where.out.mkdir(exist_ok=True)
-    (where.out / "choose.json").write_text(json.dumps(form, indent=2) + "\n")
+    (where.cache / "choose.json").write_text(json.dumps(form, indent=2) + "\n")
 
 
 def _table(rows: Sequence[Row]) -> str:

@@ -22,7 +22,7 @@ from bench.demo.settings import MODEL_NAME
 
 Pooling = Literal["last", "mean"]
 # `bench.demo.choose` measures both: see the README.
-POOLING: Pooling = "last"
+POOLING: Pooling = "mean"
 
 
 def difference(reference: Reference, pooling: Pooling = POOLING) -> Tensor:
@@ -50,7 +50,7 @@ def write(reference: Reference, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     vector = difference(reference)
     for name, rows in (("joy", vector), ("opposite", -vector)):
-        metadata = {"model": MODEL_NAME, "description": f"{name}: {POOLING} token, mean of pairs"}
+        metadata = {"model": MODEL_NAME, "description": f"{name}: {POOLING} over tokens"}
         save_file({"vector": rows.contiguous()}, out / f"{name}.safetensors", metadata=metadata)
     (out / "norms.json").write_text(json.dumps(dict(enumerate(norms(reference))), indent=1))
 

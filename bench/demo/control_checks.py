@@ -7,7 +7,7 @@ from bench.demo.api import RefusedError, Steering
 from bench.demo.settings import LAYER, SHOWN_SCALE, VECTOR
 from bench.demo.stage import NEGATIVE, POSITIVE, UNSTEERED, Check, Stage, yes_no
 
-ALLOWED_SCALE = SHOWN_SCALE / 3
+ALLOWED_SCALE = SHOWN_SCALE / 2
 STRICT = Steering(SHOWN_SCALE, strict=True)
 UNKNOWN = "jog"
 

@@ -7,9 +7,9 @@ ROOT = Path(__file__).parents[2]
 VECTOR = "joy"
 MODEL_NAME = "smollm2-135m-instruct"
 
-LAYER = 12
-SHOWN_SCALE = 3.0
-MARGIN_SCALES = (-4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0)
+LAYER = 16
+SHOWN_SCALE = 1.6
+MARGIN_SCALES = (-1.6, -1.2, -0.8, -0.4, 0.0, 0.4, 0.8, 1.2, 1.6)
 
 MAX_MODEL_LEN = 1024
 TEXT_TOKENS = 48
