@@ -64,11 +64,13 @@ class TokenMap:
 
 
 class HostStage:
-    """The host side of a device buffer: two pinned copies by turns, or the buffer itself on a CPU.
+    """The host side of a device buffer: pinned copies by turns, or the buffer itself on a CPU.
 
-    A copy is reused only once the transfer that reads it has ended: with asynchronous scheduling
-    two steps are in flight.
+    A copy is reused only once the transfer that reads it has ended. With asynchronous scheduling
+    two steps are in flight; twice as many copies keep the host from waiting for the device.
     """
+
+    COPIES = 4
 
     def __init__(self, device_buffer: torch.Tensor) -> None:
         self._device = device_buffer
@@ -78,14 +80,17 @@ class HostStage:
         self._events: list[torch.cuda.Event] = []
         if not self._on_cpu:
             host = torch.zeros_like(device_buffer, device="cpu")
-            self._pinned = [host.pin_memory(), host.clone().pin_memory()]
-            self._events = [torch.cuda.Event() for _ in "ab"]  # type: ignore[no-untyped-call]
+            self._pinned = [host.clone().pin_memory() for _ in range(self.COPIES)]
+            self._events = [
+                torch.cuda.Event()  # type: ignore[no-untyped-call]
+                for _ in range(self.COPIES)
+            ]
 
     def next(self) -> np.ndarray:
         """Return the host array to write, of the device buffer's shape."""
         if self._on_cpu:
             return self._device.numpy()
-        self._turn ^= 1
+        self._turn = (self._turn + 1) % self.COPIES
         self._events[self._turn].synchronize()
         return self._pinned[self._turn].numpy()
 

@@ -17,7 +17,6 @@ MODES: dict[str, dict[str, Any]] = {
     "v1_runner": {},
 }
 LAYERS, HIDDEN, TOKENS = 6, 512, 24
-SCALES = {"none": 0.0, "one": 6.0, "all": 3.0, "other": -4.0}
 
 
 def main() -> None:
@@ -72,7 +71,7 @@ def _make_vectors(folder: Path) -> None:
 SPECS: dict[str, list[dict[str, Any]]] = {
     "none": [],
     "zero": [{"id": "zero"}],
-    "one": [{"id": "a", "layer": 3, "scale": 6.0}],
+    "one": [{"id": "a", "layer": 3, "scale": 12.0}],
     "all": [{"id": "a", "scale": 3.0}],
     "other": [{"id": "b", "scale": -4.0}],
     "stacked": [{"id": "a", "layer": 2, "scale": 4.0}, {"id": "b", "layer": 2, "scale": 4.0}],
