@@ -35,7 +35,7 @@ class Probe:
         inner = manager.run_fullgraph
 
         def run_fullgraph(*args: Any, **kwargs: Any) -> Any:
-            pair = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+            pair = _event(), _event()
             pair[0].record()
             result = inner(*args, **kwargs)
             pair[1].record()
@@ -52,6 +52,10 @@ class Probe:
         self.replays.clear()
         self.steps.clear()
         return {"gpu_replay_ms": gpu, "wall_step_ms": wall}
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 _PROBES: dict[int, Probe] = {}
@@ -76,7 +80,7 @@ def fill_micros(_worker: Any) -> float | None:
     if process.worker is None:
         return None
     counters = process.worker.fill.counters
-    return counters.seconds / counters.steps * 1e6 if counters.steps else None
+    return float(counters.seconds / counters.steps * 1e6) if counters.steps else None
 
 
 def buffer_mebibytes(worker: Any) -> float:
@@ -86,4 +90,4 @@ def buffer_mebibytes(worker: Any) -> float:
         for name, buffer in worker.model_runner.get_model().named_buffers(remove_duplicate=False)
         if ".hotwired_" in name
     }
-    return sum(seen.values()) / 2**20
+    return float(sum(seen.values()) / 2**20)

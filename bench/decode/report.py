@@ -25,17 +25,20 @@ def rows_of(shape: str, figures: dict[str, dict[str, Any]]) -> list[Row]:
 
 
 def _state_rows(shape: str, state: str, engine: Row, measured: Row) -> list[Row]:
-    rows = []
-    for batch, metrics in measured["batches"].items():
-        for metric in STEP_METRICS:
-            if metrics[metric]:
-                rows.append(_row(state, shape, int(batch), metric, metrics[metric]))
+    rows = [
+        _row(state, shape, int(batch), metric, metrics[metric])
+        for batch, metrics in measured["batches"].items()
+        for metric in STEP_METRICS
+        if metrics[metric]
+    ]
     rows.append(_row(state, shape, 1, "ttft_8k_ms", measured["ttft_8k_ms"][1:]))
     if measured["fill_us"] is not None:
         rows.append(_row(state, shape, 0, "fill_us", [measured["fill_us"]]))
-    for metric in ("start_s", "compile_s", "buffers_mib"):
-        if engine.get(metric) is not None:
-            rows.append(_row(state, shape, 0, metric, [engine[metric]]))
+    rows += [
+        _row(state, shape, 0, metric, [engine[metric]])
+        for metric in ("start_s", "compile_s", "buffers_mib")
+        if engine.get(metric) is not None
+    ]
     return rows
 
 
