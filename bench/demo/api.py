@@ -101,13 +101,17 @@ class Api:
         tops = [c["logprobs"]["top_logprobs"][0] for c in sorted(choices, key=_index)]
         return [{i: top[f"token_id:{i}"] for i in ids} for top in tops]
 
-    def surprise(self, prompt: str, text: str) -> float:
-        """How unlikely the unsteered model finds `text` after `prompt`, in nats a token."""
-        before, after = self.tokens(prompt), self.tokens(text)
-        body = {"prompt": before + after, "max_tokens": 1, "prompt_logprobs": 0}
-        found = self._post(body)["choices"][0]["prompt_logprobs"][len(before) :]
-        total = sum(entry[str(i)]["logprob"] for entry, i in zip(found, after, strict=True))
-        return -float(total) / len(after)
+    def surprise(self, prompts: Sequence[str], texts: Sequence[str]) -> float:
+        """How unlikely the unsteered model finds each text after its prompt: nats a token, mean."""
+        befores, afters = [self.tokens(p) for p in prompts], [self.tokens(t) for t in texts]
+        both = [before + after for before, after in zip(befores, afters, strict=True)]
+        body = {"prompt": both, "max_tokens": 1, "prompt_logprobs": 0}
+        choices = sorted(self._post(body)["choices"], key=_index)
+        each = [
+            _surprise(choice["prompt_logprobs"][-len(after) :], after)
+            for choice, after in zip(choices, afters, strict=True)
+        ]
+        return round(sum(each) / len(each), 3)
 
     def _post(self, body: dict[str, Any]) -> dict[str, Any]:
         response = self._client.post("/v1/completions", json={"model": MODEL_NAME, **body})
@@ -116,6 +120,11 @@ class Api:
         response.raise_for_status()
         answer: dict[str, Any] = response.json()
         return answer
+
+
+def _surprise(found: list[dict[str, Any]], ids: list[int]) -> float:
+    logprobs = [entry[str(i)]["logprob"] for entry, i in zip(found, ids, strict=True)]
+    return -float(sum(logprobs)) / len(ids)
 
 
 def _index(choice: dict[str, Any]) -> int:

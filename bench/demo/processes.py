@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -63,21 +64,23 @@ class Process:
             raise ProcessDiedError("\n".join([ended, *lines]))
 
     def stop(self) -> None:
-        """Asks it to end, waits 30 s, and then ends whatever is left of its group."""
+        """Asks it to end, gives it and its children 30 s, and then kills what is left of them."""
         if self._popen is None or self.exit_code is not None:
             return
         self._popen.terminate()
-        try:
-            self._popen.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
+        with suppress(TimeoutError):
+            wait_until(lambda: not self._alive(), [], STOP_SECONDS, self.name)
+        if self._alive():
             self.killed = True
-        self.killed = self._kill_group() or self.killed
+            os.killpg(self._popen.pid, signal.SIGKILL)
         self.exit_code = self._popen.wait()
 
-    def _kill_group(self) -> bool:
+    def _alive(self) -> bool:
+        """Whether anything of its process group is left."""
         assert self._popen is not None
+        self._popen.poll()  # reaps it, so that it doesn't count as left
         try:
-            os.killpg(self._popen.pid, signal.SIGKILL)
+            os.killpg(self._popen.pid, 0)
         except ProcessLookupError:
             return False
         return True

@@ -38,8 +38,8 @@ def readable(stage: Stage) -> Check:
     """Texts at the scale shown differ from the unsteered ones and are as fluent, nearly."""
     prompts = stage.prompts[:TEXT_PROMPTS]
     rows = {"-": NEGATIVE, "0": UNSTEERED, "+": POSITIVE}
-    texts = {sign: [stage.alone(p, how) for p in prompts] for sign, how in rows.items()}
-    surprise = {sign: _surprise(stage, prompts, found) for sign, found in texts.items()}
+    texts = {sign: _texts(stage, prompts, how) for sign, how in rows.items()}
+    surprise = {sign: stage.api.surprise(prompts, found) for sign, found in texts.items()}
     again = {sign: round(sum(map(repeated, t)) / len(t), 3) for sign, t in texts.items()}
     differ = all(len(set(three)) == 3 for three in zip(*texts.values(), strict=True))
     fluent = max(surprise.values()) - surprise["0"] <= SURPRISE_LIMIT
@@ -85,9 +85,9 @@ def prefix_cache(stage: Stage) -> Check:
     return Check("the prefix cache keeps steered apart", hits and kept_apart, seen, figures)
 
 
-def _surprise(stage: Stage, prompts: list[str], texts: list[str]) -> float:
-    each = [stage.api.surprise(p, text) for p, text in zip(prompts, texts, strict=True)]
-    return round(sum(each) / len(each), 3)
+def _texts(stage: Stage, prompts: list[str], steering: Steering) -> list[str]:
+    answers = stage.api.complete_together([(prompt, steering) for prompt in prompts])
+    return [answer.text for answer in answers]
 
 
 def _mean(logprobs: dict[int, float], ids: list[int]) -> float:
