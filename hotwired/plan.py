@@ -1,6 +1,7 @@
 """What an instance of vLLM should hold and use, and how far each of its nodes is from that."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -45,8 +46,8 @@ class Plan:
     def __init__(self, instance: Instance, desired: Desired, unreadable: set[str]) -> None:
         self.instance = instance
         self.desired = desired
-        facts = instance.facts
-        self._fitting = desired.fitting(facts) if facts else Fitting({})
+        self._facts = instance.facts
+        self._fitting = desired.fitting(self._facts) if self._facts else Fitting({})
         self.steerable = all(worker.is_armed for worker in instance.workers)
         self.left_out = self._left_out(unreadable)
         self.key = (desired.generation, self.left_out, self.steerable)
@@ -64,11 +65,14 @@ class Plan:
 
     def snapshot(self) -> node_pb2.Snapshot:
         """Returns what to put in force."""
-        return self.desired.snapshot(self._entries())
+        key = (self._facts, self.left_out, self.steerable)
+        return self.desired.snapshot(key, self._entries)
 
-    def _entries(self) -> list[Entry]:
+    def _entries(self) -> Iterable[Entry]:
         if not self.steerable:
             return []
+        if not self.left_out:
+            return self._fitting.entries.values()
         return [
             entry
             for entry in self._fitting.entries.values()

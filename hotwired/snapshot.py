@@ -1,6 +1,6 @@
 """The desired state of all engines, and the part of it that one model can use."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -45,7 +45,15 @@ class Fitting:
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
         self.entries = entries
-        self.revisions = frozenset(entry.vector.revision for entry in entries.values())
+        self.revisions = frozenset(entry.in_snapshot.revision for entry in entries.values())
+
+    def changed(self, facts: Facts, delete: str, entry: Entry | None) -> "Fitting":
+        """Returns what fits after one name was deleted, or given another entry."""
+        if entry is not None and not fits(entry.vector, facts):
+            delete, entry = entry.vector.name, None
+        if entry is None and delete not in self.entries:
+            return self
+        return Fitting(_replaced(self.entries, delete, entry))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +66,25 @@ class Desired:
     generation: int
     policy: policy_pb2.Policy
     entries: Mapping[str, Entry]
-    _fitting: dict[Facts, "Fitting"] = field(default_factory=dict, init=False)
+    _fitting: dict[Facts, "Fitting"] = field(default_factory=dict)
+    _snapshots: dict[object, node_pb2.Snapshot] = field(default_factory=dict, init=False)
+
+    def changed(
+        self,
+        generation: int,
+        *,
+        put: vector_pb2.Vector | None = None,
+        delete: str = "",
+        policy: policy_pb2.Policy | None = None,
+    ) -> "Desired":
+        """Returns the desired state after a change, which costs no look at the other entries."""
+        entry = Entry.of(put) if put is not None else None
+        return Desired(
+            generation,
+            policy if policy is not None else self.policy,
+            _replaced(self.entries, delete, entry),
+            {facts: old.changed(facts, delete, entry) for facts, old in self._fitting.items()},
+        )
 
     def names_of(self, revision: str) -> list[str]:
         """Returns the names that point to a revision."""
@@ -72,13 +98,25 @@ class Desired:
             )
         return self._fitting[facts]
 
-    def snapshot(self, entries: Iterable[Entry]) -> node_pb2.Snapshot:
-        """Returns the snapshot with these entries."""
-        return node_pb2.Snapshot(
-            generation=self.generation,
-            vectors=[entry.in_snapshot for entry in entries],
-            policy=self.policy,
-        )
+    def snapshot(self, key: object, entries: Callable[[], Iterable[Entry]]) -> node_pb2.Snapshot:
+        """Returns the snapshot with these entries, made once for each key."""
+        if key not in self._snapshots:
+            self._snapshots[key] = node_pb2.Snapshot(
+                generation=self.generation,
+                vectors=[entry.in_snapshot for entry in entries()],
+                policy=self.policy,
+            )
+        return self._snapshots[key]
+
+
+def _replaced(
+    entries: Mapping[str, Entry], delete: str, entry: Entry | None
+) -> Mapping[str, Entry]:
+    result = dict(entries)
+    result.pop(delete, None)
+    if entry is not None:
+        result[entry.vector.name] = entry
+    return result
 
 
 def fits(vector: vector_pb2.Vector, facts: Facts) -> bool:

@@ -84,7 +84,10 @@ class Store:
         Raises StoreFull, StoreUnavailable or StoreCorrupt; nothing is changed then.
         """
         await self._on_disk(self._apply, change, blob)
-        before, self.desired = self.desired, _changed(self.desired, change)
+        before = self.desired
+        self.desired = before.changed(
+            change.generation, put=change.put, delete=change.delete, policy=change.policy
+        )
         for revision in _dropped(before, self.desired, change):
             await self._on_disk(self._blobs.remove, revision)
         return self.desired
@@ -110,16 +113,6 @@ class Store:
 def _desired(stored: Stored) -> Desired:
     entries = {vector.name: Entry.of(vector) for vector in stored.vectors}
     return Desired(stored.generation, stored.policy, entries)
-
-
-def _changed(desired: Desired, change: Change) -> Desired:
-    entries = dict(desired.entries)
-    if change.put is not None:
-        entries[change.put.name] = Entry.of(change.put)
-    if change.delete:
-        entries.pop(change.delete, None)
-    policy = change.policy if change.policy is not None else desired.policy
-    return Desired(change.generation, policy, entries)
 
 
 def _dropped(before: Desired, after: Desired, change: Change) -> list[str]:
