@@ -30,7 +30,7 @@ def main() -> None:
     args = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="bench-"))
     write_config(args.shape, work / args.shape)
-    _write_vectors(args.shape, work / "vectors")
+    write_vectors(args.shape, work / "vectors")
     figures: dict[str, Any] = {}
     for system in args.systems:
         figures[system] = _run(system, args.shape, work, args.out)
@@ -62,7 +62,8 @@ def _compile_seconds(log: str) -> float | None:
     return float(found[-1]) if found else None
 
 
-def _write_vectors(shape: str, folder: Path) -> None:
+def write_vectors(shape: str, folder: Path) -> None:
+    """Write a random vector for each request of the largest batch."""
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)

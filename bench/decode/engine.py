@@ -42,7 +42,7 @@ def main() -> None:
     system, shape, work, out = sys.argv[1:]
     os.environ.update(environment(system, Path(work)))
     start = time.perf_counter()
-    llm = _engine(system, Path(work) / shape)
+    llm = start_engine(system, Path(work) / shape)
     figures: dict[str, Any] = {"start_s": time.perf_counter() - start, "states": {}}
     llm.collective_rpc(probe.attach)
     for state in STATES[system]:
@@ -64,7 +64,8 @@ def environment(system: str, work: Path) -> dict[str, str]:
     }
 
 
-def _engine(system: str, model: Path) -> Any:
+def start_engine(system: str, model: Path) -> Any:
+    """Start vLLM with its defaults, but for what the measurement needs."""
     from vllm import LLM
 
     return LLM(
@@ -84,7 +85,7 @@ def _measure(llm: Any, state: str, layers: int) -> dict[str, Any]:
     result: dict[str, Any] = {"batches": {}}
     for batch in BATCHES:
         llm.collective_rpc(probe.read)
-        _generate(llm, state, layers, batch)
+        generate(llm, state, layers, batch, DECODE_TOKENS)
         raw = llm.collective_rpc(probe.read)[0]
         result["batches"][str(batch)] = {
             name: values[WARM_STEPS : DECODE_TOKENS - 4] for name, values in raw.items()
@@ -94,9 +95,10 @@ def _measure(llm: Any, state: str, layers: int) -> dict[str, Any]:
     return result
 
 
-def _generate(llm: Any, state: str, layers: int, batch: int) -> None:
+def generate(llm: Any, state: str, layers: int, batch: int, tokens: int) -> None:
+    """Have ``batch`` requests decode ``tokens`` tokens each, steered as ``state`` says."""
     prompts = [_prompt(n, PROMPT_TOKENS) for n in range(batch)]
-    params = [_params(state, layers, n, DECODE_TOKENS) for n in range(batch)]
+    params = [_params(state, layers, n, tokens) for n in range(batch)]
     llm.generate(prompts, params, use_tqdm=False)
 
 
