@@ -187,7 +187,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         if node.admitting is None:
             raise RoleMissing("the process is neither an engine nor a frontend")
         try:
-            snapshot = snapshot_from_proto(request.snapshot)
+            snapshot = snapshot_from_proto(request.snapshot, node.admitting.current.vectors)
         except ValueError as exc:
             raise RequestInvalid(f"the snapshot is malformed: {shown(str(exc))}") from exc
         node.admitting.commit(snapshot)

@@ -123,21 +123,31 @@ class SnapshotHolder:
                 logger.exception("a listener failed on generation %d", snapshot.generation)
 
 
-def snapshot_from_proto(message: "node_pb2.Snapshot") -> Snapshot:
-    """Reads a snapshot off the wire. Raises ValueError if it contradicts itself."""
-    vectors = {
-        vector.name: VectorMeta(
-            name=vector.name,
-            revision=vector.revision,
-            layers=tuple(vector.layers),
-            norms=tuple(vector.norms),
-            any_layer=vector.any_layer,
-        )
-        for vector in message.vectors
-    }
+def snapshot_from_proto(
+    message: "node_pb2.Snapshot", known: Mapping[str, VectorMeta] | None = None
+) -> Snapshot:
+    """Reads a snapshot off the wire. Raises ValueError if it contradicts itself.
+
+    known: vectors by name, of the snapshot in force say; those of an unchanged revision are used
+    as they are, since a revision never changes and most of a snapshot is like the one before.
+    """
+    vectors = {vector.name: _meta(vector, known or {}) for vector in message.vectors}
     policy = message.policy
     engine_policy = EnginePolicy(policy.kill_switch, policy.strict, _dose_policy(policy))
     return Snapshot(message.generation, vectors, engine_policy)
+
+
+def _meta(vector: "node_pb2.SnapshotVector", known: Mapping[str, VectorMeta]) -> VectorMeta:
+    meta = known.get(vector.name)
+    if meta is not None and meta.revision == vector.revision:
+        return meta
+    return VectorMeta(
+        name=vector.name,
+        revision=vector.revision,
+        layers=tuple(vector.layers),
+        norms=tuple(vector.norms),
+        any_layer=vector.any_layer,
+    )
 
 
 def _dose_policy(policy: "policy_pb2.Policy") -> DosePolicy:

@@ -99,7 +99,8 @@ def _generate(model: str, options: dict[str, Any]) -> list[list[dict[str, Any]]]
         skip_tokenizer_init=True,
         max_model_len=256,
         max_num_seqs=16,
-        gpu_memory_utilization=0.3,
+        gpu_memory_utilization=0.2,
+        kv_cache_memory_bytes=1 << 30,  # several engines start at once on one GPU
         enable_prefix_caching=False,
         **options,
     )
