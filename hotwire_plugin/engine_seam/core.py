@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -34,7 +35,10 @@ def _admitted(inner: Callable[..., Any]) -> Callable[..., Any]:
         params, engine = request.sampling_params, process.engine
         if params is not None and engine is not None:
             prompt_len = len(request.prompt_token_ids or ())
-            params.extra_args = engine.admit(params.extra_args, request.request_id, prompt_len)
+            # A core in its caller's process gets the caller's object, which the choices of one
+            # request share: what is written into it would be read as theirs.
+            request.sampling_params = own = copy.copy(params)
+            own.extra_args = engine.admit(params.extra_args, request.request_id, prompt_len)
         return inner(self, request)
 
     return preprocess_add_request
