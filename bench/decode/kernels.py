@@ -16,7 +16,7 @@ from bench.decode.__main__ import write_vectors
 from bench.decode.engine import STATES, environment, generate, start_engine
 from bench.decode.shapes import SHAPES, write_config
 
-BATCH, TOKENS, SHOWN = 8, 40, 14
+BATCH, TOKENS, SHOWN = 8, 40, 40
 
 
 def main() -> None:

@@ -10,11 +10,11 @@ import pytest
 
 pytestmark = pytest.mark.gpu
 CASE = Path(__file__).with_name("engine_case.py")
-FACTOR = 3.0
+FACTOR = 2.0
 """How much larger than an unsteered bfloat16 engine's own error a steered one's may be.
 
 Both are differences to an fp32 reference on the same tokens. Steering adds one rounding a layer and
-moves the stream to where roundings are coarser, by the ratio of norms (about 2 here).
+moves the stream to where roundings are coarser. Seen on an H200: 0.05 to 0.08 either way.
 """
 
 
@@ -55,7 +55,7 @@ def test_steering_moves_far_more_than_the_tolerance(result: Any) -> None:
     """The check above could not pass by doing nothing."""
     allowed = FACTOR * max(result["worst"]["none"], 0.02)
     for name in ("one", "all", "other", "stacked", "generated"):
-        assert result["moved"][name] > 5 * allowed, (name, result["moved"])
+        assert result["moved"][name] > 3 * allowed, (name, result["moved"])
 
 
 def test_an_unsteered_batchmate_is_bit_identical(result: Any) -> None:
