@@ -36,7 +36,7 @@ test-all: setup model ## Runs the CPU tests, the slow ones too.
 check: setup ## Runs ruff, mypy, the import rules and buf.
 	$(BIN)/ruff check $(PACKAGES)
 	$(BIN)/mypy
-	$(BIN)/lint-imports --cache-dir $(CACHE)/import_linter
+	$(BIN)/lint-imports --no-logo --cache-dir $(CACHE)/import_linter
 	cd proto && $(abspath $(BIN))/buf lint
 
 proto: setup ## Regenerates the gRPC stubs.

@@ -29,8 +29,9 @@ def resolve() -> dict[str, str]:
 
 def main() -> None:
     """Resolves, leaves out what must not be installed, writes the file."""
-    pins = [f"{name}=={version}" for name, version in sorted(resolve().items())
-            if name not in UNWANTED]
+    pins = [
+        f"{name}=={version}" for name, version in sorted(resolve().items()) if name not in UNWANTED
+    ]
     header = HEADER.format(unwanted=", ".join(UNWANTED))
     (HERE / "lock.txt").write_text(header + "\n".join(pins) + "\n")
 

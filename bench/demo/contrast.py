@@ -37,7 +37,7 @@ def difference(reference: Reference, pooling: Pooling = POOLING) -> Tensor:
 def norms(reference: Reference) -> list[float]:
     """The mean L2 norm of the residual stream after each block, in texts of ~130 tokens.
 
-    The first token is left out: it is an attention sink, its norm here 50 times any other's.
+    The first token is left out: it is an attention sink, its norm many times any other's.
     """
     sentences = [sentence for pair in data.pairs() for sentence in pair]
     texts = [" ".join(sentences[i::8]) for i in range(8)]

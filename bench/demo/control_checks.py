@@ -111,8 +111,12 @@ def counted(stage: Stage) -> Check:
     counts = {reason: found.get(reason, 0) for reason in wanted}
     seen = ", ".join(f"{reason} {count}" for reason, count in counts.items())
     steered = sum(int(engine["requests_steered_total"]) for engine in engines)
-    return Check("every degraded request is counted", counts == wanted, seen,
-                 {"unsteered": found, "steered": steered})
+    return Check(
+        "every degraded request is counted",
+        counts == wanted,
+        seen,
+        {"unsteered": found, "steered": steered},
+    )
 
 
 def _refusal(stage: Stage, prompt: str, steering: Steering = STRICT) -> str:
