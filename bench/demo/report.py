@@ -33,6 +33,8 @@ def table(checks: Sequence[Check]) -> str:
     ]
     rows = [("passed" if c.passed else "FAILED", c.name, c.seen) for c in checks]
     parts.append(columns(("", "check", "what was seen"), rows))
+    facts = machine()
+    parts.append(f"{facts['device']}, {facts['date']}, vLLM {facts.get('vllm', '?')}")
     return "\n\n".join(parts)
 
 
