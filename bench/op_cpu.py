@@ -1,14 +1,13 @@
 """What the steering op costs a CPU engine: ``python -m bench.op_cpu`` prints the tables.
 
-Times are in microseconds: the least, over rounds in which the cases take turns, of the mean of a
-few calls, since a busy machine only ever adds to it.
+Single calls are the least, over rounds in which the cases take turns, of the mean of a few calls,
+since a busy machine only ever adds to it. Whole steps are medians.
 """
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import cast
 
 import torch
 
@@ -18,7 +17,6 @@ LAYERS, HIDDEN, ROWS, MAX_OPS, SLOTS = 30, 576, 65, 8, 128
 STEP_US = 8500.0  # one decode step of SmolLM2-135M on two cores
 
 Call = Callable[[], object]
-Pass = Callable[[torch.Tensor], torch.Tensor]
 Args = tuple[torch.Tensor | None, ...]
 
 
@@ -27,17 +25,16 @@ def best(
     *,
     calls: int = 5,
     rounds: int = 400,
-    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
     """Return the time of one call of each case, in microseconds; the cases take turns."""
     times = dict.fromkeys(cases, math.inf)
     for _ in range(rounds):
         for name, call in cases.items():
             call()  # brings it back into the caches that the case before has filled
-            start = clock()
+            start = time.perf_counter()
             for _ in range(calls):
                 call()
-            times[name] = min(times[name], (clock() - start) / calls * 1e6)
+            times[name] = min(times[name], (time.perf_counter() - start) / calls * 1e6)
     return times
 
 
@@ -118,48 +115,74 @@ def limited() -> dict[str, Call]:
     }
 
 
-class Toy(torch.nn.Module):
-    """30 layers of (matmul, op), each layer with tables of its own."""
+class Step(torch.nn.Module):
+    """The matmuls and norms of a decode step of SmolLM2-135M, without attention.
 
-    def __init__(self, tokens: int, *, armed: bool) -> None:
+    It reads as many weights as the model does, so that the op's code and tables are as cold in the
+    caches as they are in an engine, which a loop over the op alone doesn't show.
+    """
+
+    def __init__(self) -> None:
         super().__init__()
-        self.armed = armed
-        self.weights = torch.nn.ParameterList(
-            torch.nn.Parameter(torch.randn(HIDDEN, HIDDEN) / HIDDEN**0.5) for _ in range(LAYERS)
-        )
-        bank, *_, token_row = tables(tokens, programs=1)
-        own = [tables(tokens, programs=1)[1:-1] for _ in range(LAYERS)]
-        self.layer_tables = [(bank, *layer, token_row) for layer in own]
+        shapes = ((HIDDEN, 960), (HIDDEN, HIDDEN), (HIDDEN, 3072), (1536, HIDDEN))
+        self.weights = [
+            [torch.randn(rows, columns) / rows**0.5 for rows, columns in shapes]
+            for _ in range(LAYERS)
+        ]
 
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden: torch.Tensor, layer_tables: list[Args] | None) -> torch.Tensor:
         residual = torch.zeros_like(hidden)
-        for weight, layer in zip(self.weights, self.layer_tables, strict=True):
-            hidden = hidden @ weight
-            if self.armed:
-                torch.ops.hotwired.steer(hidden, residual, *layer)
-            residual = residual + hidden
-            hidden = torch.nn.functional.rms_norm(residual, (HIDDEN,))
-        return hidden
+        for number, (qkv, out, gate_up, down) in enumerate(self.weights):
+            attended, residual = self.norm(hidden, residual)
+            hidden = (attended @ qkv)[:, :HIDDEN] @ out
+            normed, residual = self.norm(hidden, residual)
+            gate, up = (normed @ gate_up).chunk(2, -1)
+            hidden = (torch.nn.functional.silu(gate) * up) @ down
+            if layer_tables is not None:
+                torch.ops.hotwired.steer.default(hidden, residual, *layer_tables[number])
+        return self.norm(hidden, residual)[0]
+
+    @staticmethod
+    def norm(hidden: torch.Tensor, residual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        residual = residual + hidden
+        return torch.nn.functional.rms_norm(residual, (HIDDEN,)), residual
 
 
-def toy_cost(*, compiled: bool, active: bool, tokens: int = 8) -> float:
-    """Return what the op adds to a pass of the toy, in microseconds."""
-    torch.manual_seed(0)
+def layer_tables(tokens: int, *, programs: int) -> list[Args]:
+    """Return all layers' tables, which share a bank and the tokens' rows."""
+    bank, *_, token_row = tables(tokens, programs=programs)
+    own = [tables(tokens, programs=programs)[1:-1] for _ in range(LAYERS)]
+    return [(bank, *layer, token_row) for layer in own]
+
+
+def print_steps(tokens: int) -> None:
+    """Print what the op adds to a compiled step: medians of steps that take turns."""
     hidden = torch.randn(tokens, HIDDEN)
-    calls = {}
-    for name, armed in (("bare", False), ("armed", True)):
-        toy: Pass = Toy(tokens, armed=armed)
-        if compiled:
-            toy = cast("Pass", torch.compile(toy, fullgraph=True))
-        calls[name] = partial(toy, hidden)
-    op.cpu_gate.active = active
-    with torch.inference_mode():
-        for call in calls.values():
-            call()
-        torch.compiler.set_stance(skip_guard_eval_unsafe=True)  # as vLLM, which drops its guards
-        result = best(calls, calls=1, rounds=400, clock=time.thread_time)
+    some, none = (layer_tables(tokens, programs=programs) for programs in (1, 0))
+    torch.compiler.reset()
+    step = torch.compile(Step(), fullgraph=True, options={"size_asserts": False})
+    cases = {
+        "without the op": (None, False),
+        "without the op, again": (None, False),
+        "gate closed": (some, False),
+        "gate open, no op at these layers": (none, True),
+        "gate open, all tokens steered": (some, True),
+    }
+    times: dict[str, list[float]] = {name: [] for name in cases}
+    for each in (None, some):
+        step(hidden, each)
+    torch.compiler.set_stance(skip_guard_eval_unsafe=True)  # as vLLM, which drops its guards
+    for _ in range(100):
+        for name, (each, op.cpu_gate.active) in cases.items():
+            start = time.perf_counter()
+            step(hidden, each)
+            times[name].append((time.perf_counter() - start) * 1e6)
     torch.compiler.set_stance("default")
-    return result["armed"] - result["bare"]
+    base = statistics.median(times["without the op"])
+    print(f"\nCompiled step, batch of {tokens}: us a step, us added, share added")
+    for name, values in times.items():
+        median = statistics.median(values)
+        print(f"  {name:44} {median:8.0f} {median - base:8.0f} {median / base - 1:8.2%}")
 
 
 def print_calls(title: str, cases: Mapping[str, Call]) -> None:
@@ -178,13 +201,9 @@ def main() -> None:
     print_calls("Idle", idle())
     print_calls("Steered, adds only", steered())
     print_calls("Steered, needing x", limited())
-    torch.set_num_threads(1)  # two threads that wait for each other drown the op on a busy machine
-    print(f"\nAdded to {LAYERS} layers of a toy, 8 tokens, one thread: us a pass")
-    for compiled in (False, True):
-        for active in (False, True):
-            how = "compiled" if compiled else "eager"
-            what = "all steered" if active else "gate closed"
-            print(f"  {how + ', ' + what:44} {toy_cost(compiled=compiled, active=active):8.0f}")
+    with torch.inference_mode():
+        print_steps(1)
+        print_steps(8)
 
 
 if __name__ == "__main__":

@@ -66,10 +66,12 @@ def _steer_kernel(
     row = tl.load(token_row + token).to(tl.int64)
     if row == 0:
         return
+    # What only depends on the row is asked for together: each wait for memory shows in the step.
     count = tl.load(op_count + row)
+    most = tl.load(limit + row)
+    slot_w = tl.load(op_slots + row * max_ops * 2 + 1)
     if count == 0:
         return
-    most = tl.load(limit + row)
     if not most > 0.0:
         return
     columns = tl.arange(0, block)
@@ -83,9 +85,9 @@ def _steer_kernel(
     for k in range(count):
         slot = op_slots + (row * max_ops + k) * 2
         coef = op_coef + (row * max_ops + k) * 6
-        amount = _amount(x, bank, slot, coef, columns, width, aligned)
-        slot_w = tl.load(slot + 1).to(tl.int64)
-        d = amount * _load(bank, slot_w, width, columns, width, aligned)
+        w = _load(bank, slot_w.to(tl.int64), width, columns, width, aligned)
+        slot_w = tl.load(slot + 3, mask=k + 1 < count, other=0)
+        d = _amount(x, bank, slot, coef, columns, width, aligned) * w
         x += d
         delta += d
     if most < float("inf"):

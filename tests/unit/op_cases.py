@@ -51,9 +51,9 @@ class Case:
 
 
 def _moved(tensor: torch.Tensor, device: str) -> torch.Tensor:
-    whole = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
-    copy = whole.clone().to(device) if tensor.device.type == "cpu" else whole.clone()
-    return copy.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+    whole = tensor.new_empty(0).set_(tensor.untyped_storage())
+    moved = whole.clone().to(device)
+    return moved.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
 
 def make(
