@@ -18,6 +18,8 @@ from hotwire_plugin.program import MAX_OPS_PER_LAYER
 from hotwire_plugin.rows import ProgramRows
 from hotwired.node.v1 import node_pb2
 
+ROW_MULTIPLE = 32
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerSizes:
@@ -39,8 +41,12 @@ class WorkerSizes:
 
     @property
     def rows(self) -> int:
-        """The program rows: a batch can never need more."""
-        return 2 * self.max_requests + 1
+        """The program rows: a batch can never need more.
+
+        A multiple of 32, so that each layer's part of a table begins at 128 bytes: Inductor copies
+        an input that does not begin at 16, on every step.
+        """
+        return -(-(2 * self.max_requests + 1) // ROW_MULTIPLE) * ROW_MULTIPLE
 
     @property
     def slots(self) -> int:
