@@ -17,6 +17,7 @@ LoadRow = Callable[[str, int], np.ndarray]
 
 NOT_PLACED = -1
 UNTOUCHED = 0
+SLOTS_EXHAUSTED = "SLOTS_EXHAUSTED"
 
 
 class ProgramError(Exception):
@@ -101,23 +102,36 @@ class ProgramRows:
         """Give the entry a row, at the cost of one that no request of this step uses.
 
         Raises:
-            ProgramError: a revision is not held here, or the bank is full.
+            ProgramError: a revision is not held here, or what this step uses fills the bank.
         """
         row = self._free.pop() if self._free else self._evict(step)
-        try:
-            self._write(entry, row)
-        except ProgramError:
-            self._free.append(row)
-            raise
+        while not self._try_write(entry, row, step):
+            pass
         entry.row = row
         self._placed[row] = entry
 
+    def _try_write(self, entry: RowEntry, row: int, step: int) -> bool:
+        """Write a row, or return False having freed slots that no request of this step uses."""
+        try:
+            self._write(entry, row)
+        except ProgramError as error:
+            victim = self._victim(step) if error.reason == SLOTS_EXHAUSTED else None
+            self._free.append(row if victim is None else self._clear(victim))
+            if victim is None:
+                raise
+            return False
+        return True
+
     def _evict(self, step: int) -> int:
-        idle = (e for e in self._placed.values() if e.last_step != step)
-        victim = min(idle, key=lambda e: (e.refs > 0, e.last_step), default=None)
+        victim = self._victim(step)
         if victim is None:
             raise ProgramError("ROWS_EXHAUSTED", f"all {self.capacity} rows are used in this step")
         return self._clear(victim)
+
+    def _victim(self, step: int) -> RowEntry | None:
+        """Return the entry to give up first; one that nobody needs goes before one at rest."""
+        idle = (e for e in self._placed.values() if e.last_step != step)
+        return min(idle, key=lambda e: (e.refs > 0, e.last_step), default=None)
 
     def _clear(self, entry: RowEntry) -> int:
         row = entry.row
@@ -162,6 +176,6 @@ class ProgramRows:
                 "REVISION_NOT_STAGED", f"revision {op.revision[:12]} has no row {op.layer} here"
             ) from None
         except BankFull as full:
-            raise ProgramError("SLOTS_EXHAUSTED", str(full)) from None
+            raise ProgramError(SLOTS_EXHAUSTED, str(full)) from None
         entry.bank_keys.append(key)
         return slot

@@ -139,3 +139,24 @@ def test_a_million_scales_need_no_more_slots_than_one() -> None:
         rows.place(entry, step)
         rows.release(entry)
     assert rows.in_use == 0
+
+
+def test_slots_of_programs_that_rest_are_given_up() -> None:
+    """A full bank refuses no program as long as its slots belong to nobody of this step."""
+    rows = table(rows=8, slots=3)
+    ended, waiting, fresh = (
+        rows.acquire(key, (add(0, revision=revision), add(1, revision=revision)))
+        for key, revision in (("ended", REVISION), ("waiting", OTHER), ("fresh", REVISION))
+    )
+    rows.place(ended, step=1)
+    rows.release(ended)
+    rows.place(waiting, step=2)
+    assert ended.row == NOT_PLACED
+    waiting.last_step = 2
+    rows.place(fresh, step=3)
+    assert waiting.row == NOT_PLACED
+    fresh.last_step = waiting.last_step = 4
+    with pytest.raises(ProgramError, match="bank slots are in use"):
+        rows.place(waiting, step=4)
+    assert fresh.row > 0
+    assert rows.op_count[:, fresh.row].tolist() == [1, 1]
