@@ -89,7 +89,7 @@ def _check_etag(current: policy_pb2.Policy, etag: str) -> None:
 
 
 def _masked(request: steering_service_pb2.SetPolicyRequest) -> tuple[str, ...]:
-    paths = tuple(request.update_mask.paths)
+    paths = tuple(dict.fromkeys(request.update_mask.paths))
     if not paths or paths == ("*",):
         return _SETTABLE
     if unknown := [path for path in paths if path not in _SETTABLE]:

@@ -121,3 +121,17 @@ def test_what_is_set_has_no_etag_of_the_callers() -> None:
     assert change(Policy(dose_mode=DOSE_MODE_UNSPECIFIED), "dose_mode").dose_mode == (
         DOSE_MODE_REJECT
     )
+
+
+def test_a_mask_that_repeats_itself_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message has room for 200,000 paths: each field is copied once, however often named."""
+    copied: list[str] = []
+    copy_field = policy._copy_field
+
+    def counted(source: Policy, target: Policy, field: str) -> None:
+        copied.append(field)
+        copy_field(source, target, field)
+
+    monkeypatch.setattr(policy, "_copy_field", counted)
+    change(Policy(strict=True), *["strict", "reference_norms"] * 1000)
+    assert sorted(copied) == ["reference_norms", "strict"]
