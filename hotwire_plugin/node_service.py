@@ -41,6 +41,7 @@ from hotwired.run_dir import (
     clear_stale,
     make_private_parents,
     private_umask,
+    target_of,
 )
 from hotwired.v1 import node_pb2 as public_pb2
 
@@ -268,7 +269,7 @@ class NodeServer:
         make_private_parents(self._path)
         clear_stale(self._path)
         with private_umask():
-            self._server.add_insecure_port(f"unix:{self._path}")
+            self._server.add_insecure_port(target_of(self._path))
         check_socket_mode(self._path)
         self._inode = self._path.lstat().st_ino
         self._server.start()

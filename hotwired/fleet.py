@@ -128,8 +128,10 @@ class Fleet:
                 status = path.lstat()
             except FileNotFoundError:
                 continue
-            if stat.S_ISSOCK(status.st_mode):
-                yield f"{path.parent.name}/{path.stem}", (path, status.st_ino)
+            name = f"{path.parent.name}/{path.stem}"
+            # What isn't Unicode, or isn't fit to be shown, was not named by a node.
+            if stat.S_ISSOCK(status.st_mode) and name.isprintable():
+                yield name, (path, status.st_ino)
 
     def _is_stale(self, link: NodeLink) -> bool:
         if not link.failures or not self._is_dead(link):
@@ -153,8 +155,8 @@ class Fleet:
     def _drop(self, link: NodeLink) -> None:
         get().info("node gone", node=link.name)
         del self.links[link.name]
-        if link.task is not None:
-            link.task.cancel()
+        for task in link.tasks.values():
+            task.cancel()
         closing = asyncio.get_running_loop().create_task(link.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)

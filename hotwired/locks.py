@@ -1,4 +1,4 @@
-"""Makes sure that one daemon has one state and one socket."""
+"""Makes sure that a state, a run directory and a socket have one daemon."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ from hotwired.run_dir import check_socket_path, clear_stale, make_private, make_
 
 @contextmanager
 def claimed(config: Config) -> Iterator[None]:
-    """Holds the state directory and the socket's path; a stale socket there is removed.
+    """Holds the state, the run directory and the socket's path; a stale socket there is removed.
 
     Raises DaemonLocked, DirectoryUnsafe, SocketInvalid, SocketInUse or OSError.
     """
@@ -23,6 +23,8 @@ def claimed(config: Config) -> Iterator[None]:
     make_private_parents(config.socket)
     with ExitStack() as stack:
         stack.enter_context(_locked(config.state_dir / "lock"))
+        # Two daemons with the same nodes would undo each other's snapshots for ever.
+        stack.enter_context(_locked(config.run_dir / "daemon.lock"))
         stack.enter_context(_locked(config.socket.with_name(config.socket.name + ".lock")))
         clear_stale(config.socket)
         yield

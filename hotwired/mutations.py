@@ -116,6 +116,10 @@ class Mutations:
 
     async def overtake(self, node: str, generation: int) -> None:
         """Makes our generation newer than a node's, so that it takes our snapshots again."""
+        # To its end, should the node go meanwhile: what is stored must be what is desired.
+        await asyncio.shield(self._background(self._overtake(node, generation)))
+
+    async def _overtake(self, node: str, generation: int) -> None:
         async with self._lock:
             desired = self._store.desired
             if not desired.generation < generation < _MAX_OVERTAKE:
@@ -176,10 +180,11 @@ class Mutations:
         async with self._lock:
             await self._store.drop_blob(revision)
 
-    def _background(self, work: Coroutine[Any, Any, None]) -> None:
+    def _background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _register(self, upload: Upload, caller: Caller) -> tuple[vector_pb2.Vector, bool]:
         desired = self._store.desired

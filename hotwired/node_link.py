@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 
-from hotwired.errors import HotwireError, NodeUnreachable
+from hotwired.errors import HotwireError, NodeUnreachable, RemoteError
 from hotwired.node.v1 import node_pb2, node_pb2_grpc
 from hotwired.rpc_errors import from_rpc_error
+from hotwired.run_dir import target_of
 from hotwired.v1 import node_pb2 as public_pb2
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class NodeLink:
     a worker. committed: the key of the snapshot that this daemon put in force there. rejected: the
     revisions it refused. commit_refusal: why it refused the last snapshot. failure: why the last
     call failed, empty if it didn't. retry_at, collect_at: the monotonic times before which it is
-    not called again, and not asked to discard. task: what is under way with it.
+    not called again, and not asked to discard. tasks: what is under way with it, by kind.
     """
 
     def __init__(self, path: Path, inode: int) -> None:
@@ -78,13 +79,18 @@ class NodeLink:
         self.retry_at = 0.0
         self.collect_at = 0.0
         self.last_seen = 0.0
-        self.task: asyncio.Task[None] | None = None
+        self.tasks: dict[str, asyncio.Task[None]] = {}
         self.report = node_pb2.ReportResponse()
         # One call at a time changes or reads what the node holds, so that an answer is never
-        # older than what we already know.
+        # older than what we already know. A commit does neither: no stage may hold up the switch.
         self._lock = asyncio.Lock()
-        self._channel = grpc.aio.insecure_channel(f"unix:{path}", options=_OPTIONS)
+        self._channel = grpc.aio.insecure_channel(target_of(path), options=_OPTIONS)
         self._stub: NodeServiceAsyncStub = node_pb2_grpc.NodeServiceStub(self._channel)
+
+    @property
+    def boot_id(self) -> str:
+        """Its process's, as it said last; empty as long as it was not described."""
+        return self.described.boot_id if self.described is not None else ""
 
     @property
     def is_admitting(self) -> bool:
@@ -105,9 +111,12 @@ class NodeLink:
         """Asks who it is and what it holds. Raises HotwireError."""
         async with self._lock:
             call = self._stub.Describe(node_pb2.DescribeRequest(), timeout=CALL_SECONDS)
-            found = await self._answer(call)
-            if self.described is None or self.described.boot_id != found.boot_id:
+            found = await self._spoken(call)
+            if self.described is None or self.boot_id != found.boot_id:
                 self._forget()
+            else:
+                # A commit meanwhile may know better: within a boot, generations only grow.
+                found.generation = max(found.generation, self.described.generation)
             self.held = set(found.revisions)
             del found.revisions[:]
             self.described = found
@@ -132,11 +141,12 @@ class NodeLink:
 
     async def commit(self, snapshot: node_pb2.Snapshot, key: object) -> None:
         """Puts a snapshot in force. key: what `committed` is then. Raises HotwireError."""
-        async with self._lock:
-            if self.described is None:
-                raise NodeUnreachable(f"{self.name} was not described yet")
-            request = node_pb2.CommitRequest(snapshot=snapshot, boot_id=self.described.boot_id)
-            answer = await self._answer(self._stub.Commit(request, timeout=CALL_SECONDS))
+        if self.described is None:
+            raise NodeUnreachable(f"{self.name} was not described yet")
+        boot_id = self.boot_id
+        request = node_pb2.CommitRequest(snapshot=snapshot, boot_id=boot_id)
+        answer = await self._answer(self._stub.Commit(request, timeout=CALL_SECONDS))
+        if self.boot_id == boot_id:
             self.described.generation = answer.generation
             self.committed = key
             self.commit_refusal = None
@@ -150,8 +160,9 @@ class NodeLink:
             revisions = list(doomed())
             if revisions:
                 request = node_pb2.DiscardRequest(revisions=revisions)
-                await self._answer(self._stub.Discard(request, timeout=CALL_SECONDS))
+                # First, so that no snapshot counts on what is about to go.
                 self.held.difference_update(revisions)
+                await self._answer(self._stub.Discard(request, timeout=CALL_SECONDS))
 
     async def fetch_report(self, seconds: float = CALL_SECONDS) -> node_pb2.ReportResponse:
         """Asks for the counters and returns them. Raises HotwireError."""
@@ -174,6 +185,17 @@ class NodeLink:
         finally:
             self._lock.release()
 
+    async def _spoken(self, call: Awaitable[_Response]) -> _Response:
+        """Answers as _answer, but what a node can't refuse is no refusal: it isn't one of ours."""
+        try:
+            return await self._answer(call)
+        except NodeUnreachable:
+            raise
+        except HotwireError as exc:
+            error = NodeUnreachable(f"{self.name} does not answer as a node: {exc.message}")
+            self._failed(error)
+            raise error from exc
+
     async def _answer(self, call: Awaitable[_Response]) -> _Response:
         try:
             answer = await call
@@ -182,6 +204,8 @@ class NodeLink:
             if isinstance(error, NodeUnreachable):
                 self._failed(error)
             raise error from exc
+        if answer is None:  # so gRPC hands on what it can't decode
+            raise RemoteError("its answer is no message", grpc.StatusCode.INTERNAL, "INTERNAL", {})
         self.failure, self.failures = "", 0
         self.last_seen = time.time()
         return answer

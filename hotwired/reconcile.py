@@ -1,7 +1,8 @@
 """Brings every node to the desired state: reads what is, does the next thing, looks again.
 
-Each link has at most one task under way, so a node that hangs holds up only itself. Nothing here
-remembers what has happened: a step follows from what nodes hold and from what is desired.
+Each link has at most one commit and one other task under way, so a node that hangs holds up only
+itself, and a worker that is slow to take a vector not the kill switch. Nothing here remembers what
+has happened: a step follows from what nodes hold and from what is desired.
 """
 
 import asyncio
@@ -31,6 +32,12 @@ SLICE_SECONDS = 0.25
 COLLECT_SECONDS = 1.0
 RETRY_COMMIT_SECONDS = 1.0
 
+# The kinds of a link's tasks.
+_COMMIT, _OTHER = "commit", "other"
+
+_BOOT_SECONDS = 0.05
+"""How long a node is left alone that was restarted since it was described."""
+
 _Action = Coroutine[None, None, None]
 
 
@@ -51,10 +58,13 @@ class Reconciler:
         """Runs until cancelled."""
         scanned = 0.0
         while True:
-            if time.monotonic() - scanned >= SCAN_SECONDS:
-                self._fleet.scan()
-                scanned = time.monotonic()
-            self.step()
+            try:
+                if time.monotonic() - scanned >= SCAN_SECONDS:
+                    scanned = time.monotonic()
+                    self._fleet.scan()
+                self.step()
+            except Exception:  # noqa: BLE001 -- without this loop, nothing would reach any node
+                get().exception("reconciling failed")
             await self._fleet.changed.wait(SCAN_SECONDS)
 
     def plans(self) -> dict[str, Plan]:
@@ -69,21 +79,25 @@ class Reconciler:
         return outcomes(self._fleet.ordered(), self.plans())
 
     def step(self) -> None:
-        """Starts the next action of each node that has none under way."""
+        """Starts the next actions of each node that has none of their kind under way."""
         plans = self.plans()
         for link in self._fleet.links.values():
-            if link.task is None and time.monotonic() >= link.retry_at:
-                instance_id = link.described.instance_id if link.described else ""
-                if (action := self._next(link, plans.get(instance_id))) is not None:
-                    self._start(link, action)
+            if time.monotonic() >= link.retry_at:
+                plan = plans.get(link.described.instance_id) if link.described else None
+                self._step(link, plan)
+
+    def _step(self, link: NodeLink, plan: Plan | None) -> None:
+        orders = plan if link.takes_orders and not link.failures else None
+        if _COMMIT not in link.tasks and orders is not None and self._needs_commit(link, orders):
+            self._start(link, _COMMIT, self._commit(link, orders))
+        if _OTHER not in link.tasks and (action := self._next(link, orders)) is not None:
+            self._start(link, _OTHER, action)
 
     def _next(self, link: NodeLink, plan: Plan | None) -> _Action | None:
         if link.failures or link.described is None:
             return self._describe(link)
-        if plan is not None and link.takes_orders:
+        if plan is not None:
             plan.forget_refusals(link)
-            if self._needs_commit(link, plan):
-                return self._commit(link, plan)
             if link.is_worker and (revisions := plan.to_stage(link, self._store.unreadable)):
                 return self._stage(link, revisions)
             if link.is_worker and self._may_collect(link, plan):
@@ -92,13 +106,13 @@ class Reconciler:
             return self._describe(link)
         return None
 
-    def _start(self, link: NodeLink, action: _Action) -> None:
+    def _start(self, link: NodeLink, kind: str, action: _Action) -> None:
         # In a context of its own: what it logs is not part of the RPC that woke us.
-        link.task = asyncio.get_running_loop().create_task(
-            self._guarded(link, action), context=contextvars.Context()
+        link.tasks[kind] = asyncio.get_running_loop().create_task(
+            self._guarded(link, kind, action), context=contextvars.Context()
         )
 
-    async def _guarded(self, link: NodeLink, action: _Action) -> None:
+    async def _guarded(self, link: NodeLink, kind: str, action: _Action) -> None:
         try:
             await action
         except NodeUnreachable as exc:
@@ -107,11 +121,11 @@ class Reconciler:
             get().exception("reconciling failed", node=link.name)
             link.retry_at = time.monotonic() + 1.0
         finally:
-            link.task = None
+            link.tasks.pop(kind, None)
             self._fleet.changed.fire()
 
     async def _describe(self, link: NodeLink) -> None:
-        was = (link.failures > 0, link.described.boot_id if link.described else "")
+        was = (link.failures > 0, link.boot_id)
         try:
             await link.describe()
         except NodeUnreachable as exc:
@@ -120,7 +134,7 @@ class Reconciler:
             raise
         if link.described is None:
             return
-        if was != (False, link.described.boot_id):
+        if was != (False, link.boot_id):
             get().info("node described", node=link.name, **_summary(link.described, link.held))
         # So it is if our state was lost or is an older copy.
         if link.takes_orders and link.described.generation > self._store.desired.generation:
@@ -137,6 +151,7 @@ class Reconciler:
             await link.commit(plan.snapshot(), plan.key)
         except BootIdMismatch:
             link.described = None
+            link.retry_at = time.monotonic() + _BOOT_SECONDS
         except NodeUnreachable:
             raise
         except HotwireError as exc:

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from hotwired.errors import DirectoryUnsafe, SocketInUse, SocketInvalid
 
@@ -74,6 +75,11 @@ def make_private(directory: Path) -> None:
     else:
         return
     raise DirectoryUnsafe(f"{directory} {problem}", metadata={"path": str(directory)})
+
+
+def target_of(path: Path) -> str:
+    """Returns the address of a socket as gRPC has it: a URI, in which a % would be an escape."""
+    return "unix:" + quote(os.fsencode(path))
 
 
 def is_live(path: Path) -> bool:

@@ -17,7 +17,7 @@ from hotwired.locks import claimed
 from hotwired.log import get
 from hotwired.mutations import Mutations
 from hotwired.reconcile import Reconciler
-from hotwired.run_dir import check_socket_mode, private_umask
+from hotwired.run_dir import check_socket_mode, private_umask, target_of
 from hotwired.services import SteeringService
 from hotwired.store import Store
 from hotwired.v1 import node_pb2 as public_pb2
@@ -108,7 +108,7 @@ def _server(
     names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
     with private_umask():
-        server.add_insecure_port(f"unix:{config.socket}")
+        server.add_insecure_port(target_of(config.socket))
     check_socket_mode(config.socket)
     return server
 

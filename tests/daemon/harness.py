@@ -24,7 +24,7 @@ from hotwire_plugin.node_service import Node, NodeServer
 from hotwire_plugin.snapshot import Snapshot, SnapshotHolder
 from hotwired.errors import DETAILS_KEY
 from hotwired.node.v1 import node_pb2
-from hotwired.run_dir import socket_path
+from hotwired.run_dir import socket_path, target_of
 from hotwired.v1 import steering_service_pb2 as pb
 from hotwired.v1 import steering_service_pb2_grpc
 from hotwired.v1.node_pb2 import NodeState
@@ -119,7 +119,7 @@ class Daemon:
         """A channel to this daemon's socket, also across restarts."""
         if self._channel is None:
             options = (("grpc.max_reconnect_backoff_ms", 100),)
-            self._channel = grpc.insecure_channel(f"unix:{self.socket}", options=options)
+            self._channel = grpc.insecure_channel(target_of(self.socket), options=options)
         return self._channel
 
     @property

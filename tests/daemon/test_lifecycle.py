@@ -21,6 +21,7 @@ from hotwired import __version__
 from hotwired.run_dir import socket_path
 from hotwired.v1 import steering_service_pb2 as pb
 from tests.daemon.harness import Daemon, Fleet, a_file, eventually, refusal_of, refused, upload
+from tests.daemon.harness import fleet as make_fleet
 
 
 def failed_start(daemon: Daemon, *options: str) -> str:
@@ -222,7 +223,7 @@ def test_callers_that_go_away_at_any_moment(fleet: Fleet) -> None:
 
 
 def test_a_second_daemon_is_refused(fleet: Fleet) -> None:
-    """Same socket or same state: it says DAEMON_LOCKED, and the first one is unharmed."""
+    """Same socket, state or nodes: it says DAEMON_LOCKED, and the first one is unharmed."""
     daemon = fleet.daemon()
     daemon.register("joy")
     assert daemon.process is not None
@@ -230,11 +231,22 @@ def test_a_second_daemon_is_refused(fleet: Fleet) -> None:
         (),
         ("--state-dir", str(daemon.root / "other")),
         ("--listen", f"unix:{daemon.root}/other.sock"),
+        ("--state-dir", str(daemon.root / "third"), "--listen", f"unix:{daemon.root}/third.sock"),
     ):
         message = failed_start(daemon, *options)
         assert "DAEMON_LOCKED" in message
         assert str(daemon.process.pid) in message
     assert daemon.names() == ["joy"]
+
+
+def test_a_path_is_no_uri(short_dir: Path) -> None:
+    """A run directory may hold what would be an escape, a query or a fragment in gRPC's address."""
+    for fleet in make_fleet(short_dir / "a%41 b#?"):
+        fleet.root.mkdir()
+        daemon = fleet.daemon()
+        fleet.instance()
+        daemon.wait_for(3)
+        assert daemon.register().converged
 
 
 def test_a_stale_socket_is_replaced_and_anything_else_is_not(fleet: Fleet) -> None:

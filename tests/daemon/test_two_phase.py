@@ -184,6 +184,22 @@ def test_the_kill_switch_waits_for_no_worker(fleet: Fleet) -> None:
     assert pushing.result().converged
 
 
+def test_the_kill_switch_overtakes_a_stage_in_the_same_process(fleet: Fleet) -> None:
+    """One process is worker and engine: slow to take a vector, it still stops steering at once."""
+    daemon = fleet.daemon()
+    node = fleet.fake("engine")
+    node.roles = ("engine", "frontend", "worker")
+    daemon.wait_for(1)
+    node.delay["Stage"] = 3.0
+    pushing = daemon.stub.RegisterVector.future(iter(upload("joy", a_file())), timeout=10)
+    eventually(lambda: "Stage" in node.calls)
+    assert daemon.set_policy("kill_switch", kill_switch=True).converged
+    assert node.snapshot is not None
+    assert node.snapshot.policy.kill_switch
+    assert not pushing.done()
+    assert pushing.result().converged
+
+
 def test_a_worker_that_is_missing_holds_up_the_engine(fleet: Fleet) -> None:
     """As long as a rank is unknown, its engine is told of no vector."""
     daemon = fleet.daemon()
