@@ -134,4 +134,4 @@ def _wanted(program: Program | None, phase: str) -> list[float]:
 
 
 TestFillModel = FillModel.TestCase
-TestFillModel.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestFillModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
