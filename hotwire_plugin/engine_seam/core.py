@@ -39,6 +39,12 @@ def _admitted(inner: Callable[..., Any]) -> Callable[..., Any]:
             # request share: what is written into it would be read as theirs.
             request.sampling_params = own = copy.copy(params)
             own.extra_args = engine.admit(params.extra_args, request.request_id, prompt_len)
-        return inner(self, request)
+        try:
+            return inner(self, request)
+        except Exception:
+            # vLLM refuses it: the scheduler will never say that it ended.
+            if engine is not None:
+                engine.finish(request.request_id)
+            raise
 
     return preprocess_add_request

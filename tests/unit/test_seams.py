@@ -8,8 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
+from hotwire_plugin.engine_seam import core
 from hotwire_plugin.engine_seam.identity import refused_feature
 from hotwire_plugin.engine_seam.patch import SeamMoved, replace
+from hotwire_plugin.process import process
 from hotwire_plugin.settings import settings_from
 
 
@@ -61,6 +63,27 @@ def test_a_moved_name_disarms_the_process_and_nothing_is_raised() -> None:
         "moved: EngineCore._initialize_kv_caches is not in this vLLM\n"
     )
     assert "disarmed" in done.stderr
+
+
+def test_a_request_that_vllm_refuses_after_admission_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is not live, so that the vector it named can be discarded."""
+    finished: list[str] = []
+    engine = types.SimpleNamespace(admit=lambda extra, _id, _len: extra, finish=finished.append)
+    monkeypatch.setattr(process, "engine", engine)
+
+    def refusing(_self: object, _request: object) -> None:
+        raise ValueError("no such grammar")
+
+    request = types.SimpleNamespace(
+        sampling_params=types.SimpleNamespace(extra_args=None),
+        prompt_token_ids=[1],
+        request_id="r",
+    )
+    with pytest.raises(ValueError, match="grammar"):
+        core._admitted(refusing)(object(), request)
+    assert finished == ["r"]
 
 
 def test_what_moves_tokens_out_of_sight_is_refused() -> None:
