@@ -68,12 +68,14 @@ class Process:
         if self._popen is None or self.exit_code is not None:
             return
         self._popen.terminate()
-        with suppress(TimeoutError):
-            wait_until(lambda: not self._alive(), [], STOP_SECONDS, self.name)
-        if self._alive():
-            self.killed = True
-            os.killpg(self._popen.pid, signal.SIGKILL)
-        self.exit_code = self._popen.wait()
+        try:
+            with suppress(TimeoutError):
+                wait_until(lambda: not self._alive(), [], STOP_SECONDS, self.name)
+        finally:  # a second Ctrl-C ends the waiting, not the duty
+            if self._alive():
+                self.killed = True
+                os.killpg(self._popen.pid, signal.SIGKILL)
+            self.exit_code = self._popen.wait()
 
     def _alive(self) -> bool:
         """Whether anything of its process group is left."""

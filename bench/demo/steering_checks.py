@@ -38,7 +38,7 @@ def readable(stage: Stage) -> Check:
     """Texts at the scale shown differ from the unsteered ones and are as fluent, nearly."""
     prompts = stage.prompts[:TEXT_PROMPTS]
     rows = {"-": NEGATIVE, "0": UNSTEERED, "+": POSITIVE}
-    texts = {sign: _texts(stage, prompts, how) for sign, how in rows.items()}
+    texts = {sign: _together(stage, prompts, [how] * len(prompts)) for sign, how in rows.items()}
     surprise = {sign: stage.api.surprise(prompts, found) for sign, found in texts.items()}
     again = {sign: round(sum(map(repeated, t)) / len(t), 3) for sign, t in texts.items()}
     differ = all(len(set(three)) == 3 for three in zip(*texts.values(), strict=True))
@@ -58,17 +58,28 @@ def readable(stage: Stage) -> Check:
 
 
 def batchmates(stage: Stage) -> Check:
-    """In a batch of mixed requests, each gets what it gets alone."""
-    steerings = [UNSTEERED, POSITIVE, UNSTEERED, NEGATIVE]
-    requests = [(p, steerings[i % 4]) for i, p in enumerate(stage.prompts[:8])]
-    alone = [stage.alone(*request) for request in requests]
-    together = [answer.text for answer in stage.api.complete_together(requests)]
-    same = [a == b for a, b in zip(alone, together, strict=True)]
-    plain = sum(same[0::2])
-    steered = sum(same[1::2])
-    seen = f"{plain} of 4 unsteered and {steered} of 4 steered texts are the same as alone"
-    figures = {"unsteered_same": plain, "steered_same": steered, "sent_at_once": len(requests)}
-    return Check("a batchmate's text is untouched", plain == 4, seen, figures)
+    """An unsteered request among steered ones gets a text that it gets without them, too.
+
+    Alone or among unsteered ones: vLLM's own rounding depends on the size of the batch, with or
+    without the plugin, so that where two tokens all but tie the two can differ.
+    """
+    prompts = stage.prompts[:8]
+    steerings = [UNSTEERED, POSITIVE, UNSTEERED, NEGATIVE] * 2
+    alone = [stage.alone(p, how) for p, how in zip(prompts, steerings, strict=True)]
+    plain = _together(stage, prompts, [UNSTEERED] * 8)
+    mixed = _together(stage, prompts, steerings)
+    as_alone = [mine == other for mine, other in zip(mixed, alone, strict=True)]
+    untouched = [a or mixed[i] == plain[i] for i, a in enumerate(as_alone)][0::2]
+    steered = [mixed[i] not in (plain[i], stage.alone(prompts[i])) for i in range(1, 8, 2)]
+    seen = f"{sum(untouched)} of 4 unsteered texts are as without the 4 steered ones beside them"
+    figures = {
+        "untouched": sum(untouched),
+        "steered_differ": sum(steered),
+        "unsteered_as_alone": sum(as_alone[0::2]),
+        "steered_as_alone": sum(as_alone[1::2]),
+    }
+    passed = all(untouched) and all(steered)
+    return Check("a batchmate's text is untouched", passed, seen, figures)
 
 
 def prefix_cache(stage: Stage) -> Check:
@@ -79,14 +90,14 @@ def prefix_cache(stage: Stage) -> Check:
     cached = [answer.cached_tokens for answer in answers]
     texts = [answer.text for answer in answers]
     hits = cached[1] > 0 and cached[3] == cached[1] and cached[4] > 0
-    kept_apart = cached[2] == 0 and texts[0] == texts[1] == texts[3] != texts[2] == texts[4]
+    kept_apart = cached[2] == 0 and texts[1] == texts[3] and texts[1] not in texts[2::2]
     seen = f"cached tokens: plain {cached[1]}, first steered {cached[2]}, plain again {cached[3]}"
     figures = {"cached_tokens": cached, "order": ["plain", "plain", "steered", "plain", "steered"]}
     return Check("the prefix cache keeps steered apart", hits and kept_apart, seen, figures)
 
 
-def _texts(stage: Stage, prompts: list[str], steering: Steering) -> list[str]:
-    answers = stage.api.complete_together([(prompt, steering) for prompt in prompts])
+def _together(stage: Stage, prompts: list[str], steerings: list[Steering]) -> list[str]:
+    answers = stage.api.complete_together(list(zip(prompts, steerings, strict=True)))
     return [answer.text for answer in answers]
 
 

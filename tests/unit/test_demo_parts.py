@@ -67,8 +67,11 @@ def test_repeated_is_the_share_of_runs_seen_before(text: str, share: float) -> N
     assert repeated(text) == share
 
 
-def test_process_is_stopped_with_its_children(tmp_path: Path) -> None:
+def test_process_is_stopped_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Promised: leaving the context ends the process and whatever it started."""
+    monkeypatch.setattr("bench.demo.processes.STOP_SECONDS", 1.0)
     with _python(tmp_path, PARENT) as process:
         wait_until(lambda: bool(process.log.read_text()), [process], 10, "no child")
         child = int(process.log.read_text())
