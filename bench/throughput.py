@@ -61,8 +61,10 @@ def _print(args: argparse.Namespace, rates: dict[str, list[float]]) -> None:
     }
     for name, rate in result["tokens_per_second"].items():
         print(f"{name:14} {rate:8.1f} tok/s (median of {args.rounds} rounds)")
-    print(f"armed / bare   {result['ratio']:.4f} (p10 {result['ratio_p10']:.4f}, "
-          f"p90 {result['ratio_p90']:.4f})")
+    print(
+        f"armed / bare   {result['ratio']:.4f} (p10 {result['ratio_p10']:.4f}, "
+        f"p90 {result['ratio_p90']:.4f})"
+    )
     print("  ".join(f"{k}={v}" for k, v in machine().items()))
     if args.json:
         args.json.write_text(json.dumps(result, indent=1) + "\n")
@@ -100,6 +102,7 @@ def _serve(connection: Connection, model: str, plugin: str) -> None:
         start = time.perf_counter()
         llm.generate(prompts, params, use_tqdm=False)
         connection.send(batch * tokens / (time.perf_counter() - start))
+    llm.llm_engine.engine_core.shutdown()
 
 
 if __name__ == "__main__":

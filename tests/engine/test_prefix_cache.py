@@ -62,8 +62,8 @@ def test_a_prompt_steered_and_unsteered_by_turns(main: Rig) -> None:
         name = turn.split()[0]
         answer = main.engine.one(Ask(STORY, specs[name]))
         assert (turn, answer.cached) == (turn, cached)
-        assert same(answer, expected[name]), turn
-    assert all(differ(one, other) for one, other in combinations(expected.values(), 2))
+        assert answer.same_as(expected[name]), turn
+    assert all(one.differs_from(other) for one, other in combinations(expected.values(), 2))
 
 
 @pytest.mark.parametrize("prompt_tokens", [95, 96, 97])
@@ -82,7 +82,7 @@ def test_a_block_with_both_is_nobody_elses(main: Rig, prompt_tokens: int) -> Non
     for spec in (None, JOY, LATER):
         expected = uncached(main, Ask(follow_up, spec))
         main.engine.one(Ask(prompt, LATER, tokens=40))
-        assert same(main.engine.one(Ask(follow_up, spec)), expected)
+        assert main.engine.one(Ask(follow_up, spec)).same_as(expected)
 
 
 def test_an_unsteered_follow_up_recomputes_a_steered_turn(main: Rig) -> None:
@@ -92,7 +92,7 @@ def test_an_unsteered_follow_up_recomputes_a_steered_turn(main: Rig) -> None:
     assert main.engine.one(Ask(follow_up)).cached == 0
     again = main.engine.one(Ask(follow_up, JOY))
     assert again.cached == whole_blocks(len(first.prompt) + len(first.tokens) - 1)
-    assert same(again, uncached(main, Ask(follow_up, JOY)))
+    assert again.same_as(uncached(main, Ask(follow_up, JOY)))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_what_was_generated_is_prompt_to_a_follow_up(main: Rig, spec: object) ->
     follow_up = Ask((*first.prompt, *first.tokens, 260, 28), spec)
     answer = main.engine.one(follow_up)
     assert answer.cached == whole_blocks(len(first.prompt))
-    assert same(answer, uncached(main, follow_up))
+    assert answer.same_as(uncached(main, follow_up))
 
 
 def test_a_changed_vector_shares_nothing(main: Rig) -> None:
@@ -119,12 +119,12 @@ def test_a_changed_vector_shares_nothing(main: Rig) -> None:
     main.driver.put({"joy": new})
     changed = main.engine.one(Ask(STORY, JOY))
     assert changed.cached == 0
-    assert differ(changed, before)
+    assert changed.differs_from(before)
     main.driver.put({"joy": old})
     back = main.engine.one(Ask(STORY, JOY))
     assert back.cached == cached_for(before.prompt)
-    assert same(back, before)
-    assert same(changed, uncached_with(main, new))
+    assert back.same_as(before)
+    assert changed.same_as(uncached_with(main, new))
 
 
 def uncached_with(rig: Rig, vector: object) -> Answer:
@@ -176,13 +176,3 @@ def test_scale_zero_and_a_refused_specification_share_with_everybody(main: Rig) 
         answer = main.engine.one(Ask(STORY, spec))
         assert answer.cached == cached_for(plain.prompt)
         assert answer.tokens == plain.tokens
-
-
-def same(one: Answer, other: Answer) -> bool:
-    """The same tokens, and figures up to the rounding of another batch geometry."""
-    return one.tokens == other.tokens and one.distance(other) < 1e-3
-
-
-def differ(one: Answer, other: Answer) -> bool:
-    """Not the same by far more than rounding, so that the one cannot be taken for the other."""
-    return one.tokens != other.tokens or one.distance(other) > 0.05

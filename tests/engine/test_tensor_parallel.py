@@ -94,14 +94,14 @@ def test_ranks_agree_while_vectors_come_change_and_go(pair: Rig) -> None:
     pusher = threading.Thread(target=push, args=(pair, names, stop, pushed))
     pusher.start()
     try:
-        load(pair, names)
+        while len(pushed) <= 30:
+            load(pair, names)
     finally:
         stop.set()
         pusher.join(30)
     one, other = pair.engine.call("on_workers", taken)
     assert one == other
     assert len(set(one)) > 150
-    assert len(pushed) > 30
     assert pair.driver.engine().requests_steered_total > 20
     assert all(not worker.program_errors_total for worker in pair.driver.workers())
 

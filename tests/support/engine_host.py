@@ -56,6 +56,14 @@ class Answer:
         """All that one change of a single bit on the way would change."""
         return self.tokens, self.logprobs
 
+    def same_as(self, other: Answer) -> bool:
+        """The same tokens, and figures up to the rounding of another batch geometry."""
+        return self.tokens == other.tokens and self.distance(other) < 1e-3
+
+    def differs_from(self, other: Answer) -> bool:
+        """Not the same by far more than rounding, so that the one is not taken for the other."""
+        return self.tokens != other.tokens or self.distance(other) > 0.05
+
     def distance(self, other: Answer) -> float:
         """The largest difference of a log-probability that both report of equally many tokens."""
         pairs = zip(self.logprobs, other.logprobs, strict=True)

@@ -76,6 +76,7 @@ class World:
     root: Path
     model: str
     start_s: float
+    uds: Path = field(init=False)
     vllm: Server = field(init=False)
     daemon: Server = field(init=False)
     client: Client = field(init=False)
@@ -83,15 +84,17 @@ class World:
     def __post_init__(self) -> None:
         self.run_dir = self.root / "run"
         self.run_dir.mkdir(mode=0o700)
-        uds = self.root / "http.sock"
-        self.vllm = Server(_vllm(self.model, uds), self.run_dir, self.root / "vllm.log")
+        self.uds = self.root / "http.sock"
+        self.vllm = Server(_vllm(self.model, self.uds), self.run_dir, self.root / "vllm.log")
         self.daemon = Server(_hotwired(self.run_dir, self.root), self.run_dir, self.root / "log")
         self.client = Client(f"unix:{self.run_dir / 'hotwired.sock'}", connect_timeout=0.2)
-        transport = httpx.HTTPTransport(uds=str(uds))
+        transport = httpx.HTTPTransport(uds=str(self.uds))
         self.http = httpx.Client(transport=transport, base_url="http://vllm", timeout=120)
 
     def start_vllm(self) -> None:
         """Start `vllm serve` and wait until it serves."""
+        # vLLM does not clear away the socket of one that was killed.
+        self.uds.unlink(missing_ok=True)
         self.vllm.start(self._serves, self.start_s)
 
     def start_daemon(self) -> None:
