@@ -17,6 +17,7 @@ from hotwire_plugin.bank import Bank
 from hotwire_plugin.fill import StepFill, TokenMap
 from hotwire_plugin.program import Program, ProgramOp
 from hotwire_plugin.rows import ProgramRows
+from hotwire_plugin.shape import Place
 
 LAYERS, HIDDEN, REQUESTS, STEPS = 30, 576, 64, 5000
 
@@ -47,7 +48,10 @@ def _fill(steered: int, *, distinct: bool = True) -> Callable[[], None]:
     row = np.ones(HIDDEN, dtype=np.float32)
     bank = Bank(LAYERS + 1, HIDDEN, cpu)
     table = ProgramRows(
-        layers=range(LAYERS), rows=2 * REQUESTS + 1, bank=bank, load_row=lambda *_: row
+        places=[Place(layer) for layer in range(LAYERS)],
+        rows=2 * REQUESTS + 1,
+        bank=bank,
+        load_row=lambda *_: row,
     )
     fill = StepFill(table, TokenMap(8192, cpu))
     ids = [f"cmpl-{n:032x}" for n in range(REQUESTS)]

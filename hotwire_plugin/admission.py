@@ -6,23 +6,32 @@ that it can refuse a strict request before it is sent on (`Admission.refuse`).
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hotwire_plugin import spec as specs
 from hotwire_plugin.ledger import EngineCounters, Ledger
+from hotwire_plugin.placement import MAX_SETS, Placement
 from hotwire_plugin.program import PROGRAM_KEY, SPEC_KEY, Program
 from hotwire_plugin.resolve import RESOLVE_REASONS, DeclinedError, resolve
+from hotwire_plugin.shape import ModelShape
 from hotwire_plugin.snapshot import Snapshot, SnapshotHolder
-from hotwire_plugin.spec import SPEC_REASONS, SpecError, shown
+from hotwire_plugin.spec_error import SPEC_REASONS, SpecError, shown
 
 logger = logging.getLogger(__name__)
 
 KILL_SWITCH = "KILL_SWITCH"
 NODE_DISARMED = "NODE_DISARMED"
 INTERNAL = "INTERNAL"
-REASONS = SPEC_REASONS | RESOLVE_REASONS | {KILL_SWITCH, NODE_DISARMED, INTERNAL}
+TOKENIZER_REQUIRED = "TOKENIZER_REQUIRED"
+TOO_MANY_SETS = "TOO_MANY_SETS"
+REASONS = (
+    SPEC_REASONS
+    | RESOLVE_REASONS
+    | {KILL_SWITCH, NODE_DISARMED, INTERNAL, TOKENIZER_REQUIRED, TOO_MANY_SETS}
+)
 
 _CACHED_SPECS = 256
 _CACHED_SPEC_CHARS = 4096
@@ -46,6 +55,27 @@ class Admitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Prompt:
+    """A request's prompt: how long it is, and its tokens if it has any (embeddings have none)."""
+
+    length: int = 0
+    tokens: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What the engine goes on with.
+
+    extra_args: the request's, with the encoded program under PROGRAM_KEY if there is one, and never
+    the specification or a program that a client made up; None if nothing is in them.
+    placement: the program laid out over the request, None if there is none.
+    """
+
+    extra_args: dict[str, Any] | None
+    placement: Placement | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a strict request is not served: one of REASONS, and a message safe to show."""
 
@@ -56,16 +86,22 @@ class Refusal:
 class Admission:
     """Admits requests by the snapshot in force. Thread-safe; no method raises.
 
-    holder: where the snapshot is. num_layers: the model's blocks, on all pipeline stages.
-    armed_reason: returns why the node can't steer, None if it can.
+    holder: where the snapshot is. model: where the model can be steered. armed_reason: returns why
+    the node can't steer, None if it can. special_tokens: returns the ids of the tokenizer's special
+    tokens, None without a tokenizer; called when a request first asks to skip them.
     """
 
     def __init__(
-        self, holder: SnapshotHolder, num_layers: int, armed_reason: Callable[[], str | None]
+        self,
+        holder: SnapshotHolder,
+        model: ModelShape,
+        armed_reason: Callable[[], str | None],
+        special_tokens: Callable[[], AbstractSet[int] | None] = lambda: None,
     ) -> None:
         self._holder = holder
-        self._num_layers = num_layers
+        self._model = model
         self._armed_reason = armed_reason
+        self._special_tokens = special_tokens
         self._ledger = Ledger()
         self._cache: OrderedDict[str, Admitted] = OrderedDict()
         self._cached_for: Snapshot | None = None
@@ -80,29 +116,67 @@ class Admission:
             try:
                 return self._decide_cached(raw_spec, snapshot)
             except Exception as exc:  # noqa: BLE001 - whatever it is, the engine serves on
-                self._log_traceback(request_id, exc)
-                strict = snapshot.policy.strict or _asks_strict(raw_spec)
-                return Admitted(None, INTERNAL, "internal error", strict)
+                return self._failed(raw_spec, request_id, exc)
 
-    def admit(self, extra_args: dict[str, Any] | None, request_id: str) -> dict[str, Any] | None:
-        """Returns the extra_args that the engine goes on with, and puts the request on record.
-
-        They hold the encoded program under PROGRAM_KEY if there is one, and never the
-        specification or a program that a client made up. None if nothing is in them.
-        """
+    def admit(
+        self, extra_args: dict[str, Any] | None, request_id: str, prompt: Prompt | None = None
+    ) -> Granted:
+        """Returns what the engine goes on with, and puts the request on record."""
         raw_spec = extra_args.get(SPEC_KEY) if extra_args else None
         with self._holder.lock:
-            admitted = self.decide(raw_spec, request_id)
+            admitted, placement = self._placed(raw_spec, request_id, prompt or Prompt())
             revisions = admitted.program.revisions if admitted.program else None
             self._ledger.record(request_id, revisions, admitted.reason, admitted.dose_outcome)
         if admitted.reason is not None:
             _log_unsteered(request_id, admitted, raw_spec)
-        return _rewritten(extra_args, admitted.program)
+        return Granted(_rewritten(extra_args, admitted.program), placement)
 
-    def refuse(self, extra_args: Mapping[str, Any] | None) -> Refusal | None:
-        """Returns why a request must be refused, None if it is served. Counts nothing."""
+    def _placed(
+        self, raw_spec: object, request_id: str, prompt: Prompt
+    ) -> tuple[Admitted, Placement | None]:
+        """Returns the decision, made for this very prompt, and how it is laid out over it."""
+        admitted = self.decide(raw_spec, request_id)
+        if admitted.program is None:
+            return admitted, None
+        try:
+            program = self._for_prompt(admitted.program, prompt)
+            placement = Placement.of(program, prompt.length)
+            if len(placement.distinct) > MAX_SETS:
+                message = f"more than {MAX_SETS} different sets of operations act"
+                raise DeclinedError(TOO_MANY_SETS, message)  # noqa: TRY301 - one way out
+        except DeclinedError as exc:
+            declined = replace(admitted, program=None, reason=exc.reason, message=exc.message)
+            return declined, None
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the engine serves on
+            return self._failed(raw_spec, request_id, exc), None
+        return replace(admitted, program=program), placement
+
+    def _for_prompt(self, program: Program, prompt: Prompt) -> Program:
+        """Spells out which positions hold special tokens, if the program skips those."""
+        if not program.skips_special:
+            return program
+        special = self._special_tokens()
+        if special is None:
+            raise DeclinedError(
+                TOKENIZER_REQUIRED, "skip_special_tokens needs a tokenizer, and none is loaded"
+            )
+        found = (at for at, token in enumerate(prompt.tokens) if token in special)
+        return program.without(tuple(found))
+
+    def _failed(self, raw_spec: object, request_id: str, exc: Exception) -> Admitted:
+        self._log_traceback(request_id, exc)
+        strict = self._holder.current.policy.strict or _asks_strict(raw_spec)
+        return Admitted(None, INTERNAL, "internal error", strict)
+
+    def refuse(
+        self, extra_args: Mapping[str, Any] | None, prompt: Prompt | None = None
+    ) -> Refusal | None:
+        """Returns why a request must be refused, None if it is served. Counts nothing.
+
+        Without its prompt, what depends on that is left to the engine.
+        """
         raw_spec = extra_args.get(SPEC_KEY) if extra_args else None
-        admitted = self.decide(raw_spec, "")
+        admitted, _ = self._placed(raw_spec, "", prompt or Prompt())
         if admitted.reason is None or not admitted.strict:
             return None
         return Refusal(admitted.reason, admitted.message)
@@ -149,7 +223,7 @@ class Admission:
         if snapshot.policy.kill_switch:
             return Admitted(None, KILL_SWITCH, "the kill switch is on", strict)
         try:
-            program, outcome = resolve(spec, snapshot, self._num_layers)
+            program, outcome = resolve(spec, snapshot, self._model)
         except DeclinedError as exc:
             return Admitted(None, exc.reason, exc.message, strict, exc.dose_outcome)
         return Admitted(program, None, "", strict, outcome)

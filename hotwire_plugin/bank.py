@@ -1,14 +1,13 @@
-"""The vector bank: one fp32 row for each (revision, layer) that a program in use needs."""
+"""The vector bank: one fp32 row for each direction that a program in use needs."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
-import numpy as np
 import torch
 
-RowKey = tuple[str, int]
-"""(revision, layer): what a slot holds."""
+from hotwire_plugin.op_forms import Direction, Row
 
 
 class BankFull(Exception):
@@ -25,9 +24,9 @@ class Bank:
     def __init__(self, slots: int, hidden_size: int, device: torch.device) -> None:
         self.rows = torch.zeros(slots, hidden_size, dtype=torch.float32, device=device)
         self._free = list(range(slots - 1, 0, -1))
-        self._slot: dict[RowKey, int] = {}
-        self._refs: dict[RowKey, int] = {}
-        self._idle: OrderedDict[RowKey, None] = OrderedDict()
+        self._slot: dict[Direction, int] = {}
+        self._refs: dict[Direction, int] = {}
+        self._idle: OrderedDict[Direction, None] = OrderedDict()
 
     @property
     def capacity(self) -> int:
@@ -39,14 +38,17 @@ class Bank:
         """The number of slots that a program in use needs."""
         return len(self._refs)
 
-    def acquire(self, key: RowKey, row: np.ndarray) -> int:
-        """Return the slot that holds ``row`` ((hidden,) fp32) and count one more user of it.
+    def acquire(self, key: Direction, make: Callable[[], Row]) -> int:
+        """Return the slot of a direction and count one more user of it.
+
+        make: returns its row, (hidden,) fp32; called if no slot holds it. What it raises goes on.
 
         Raises:
             BankFull: every slot has a user.
         """
         slot = self._slot.get(key)
         if slot is None:
+            row = make()
             slot = self._take_slot()
             self.rows[slot].copy_(torch.from_numpy(row))
             self._slot[key] = slot
@@ -54,7 +56,7 @@ class Bank:
         self._refs[key] = self._refs.get(key, 0) + 1
         return slot
 
-    def release(self, key: RowKey) -> None:
+    def release(self, key: Direction) -> None:
         """Count one user less. The row stays until its slot is needed, in case it comes back."""
         left = self._refs[key] - 1
         if left:

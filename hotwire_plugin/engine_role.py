@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from hotwire_plugin.admission import Admission
-from hotwire_plugin.program import PROGRAM_KEY, Program
+from hotwire_plugin.admission import Admission, Prompt
+from hotwire_plugin.placement import Placement
 from hotwire_plugin.snapshot import SnapshotHolder
 from hotwired.node.v1 import node_pb2
 
@@ -24,51 +23,13 @@ class Stamp(NamedTuple):
     enabled: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CacheIdentity:
-    """What tells a request's key-value blocks from those of other requests.
-
-    Attributes:
-        prompt_len: the prompt's tokens.
-        prompt_key: what goes into the hash of every block within the prompt; None if those hold
-            what an unsteered request would have written, and are shared with everybody.
-        generated_key: what goes into the hash of every block that reaches past the prompt.
-    """
-
-    prompt_len: int
-    prompt_key: str | None
-    generated_key: str
-
-    @classmethod
-    def of(cls, program: Program, prompt_len: int) -> CacheIdentity:
-        """Return the identity of a request's blocks."""
-        digest = program.digest
-        if program.active("prompt") == program.active("generated"):
-            return cls(prompt_len, digest, digest)
-        # What was generated here is prompt to a follow-up, which steers it in another way: where
-        # the prompt ends is part of what such blocks hold.
-        prompt_key = digest if program.steers_prompt else None
-        return cls(prompt_len, prompt_key, f"{digest}@{prompt_len}")
-
-    def key(self, block_end: int) -> str | None:
-        """Return what a block that ends before ``block_end`` adds to its hash, if anything."""
-        return self.prompt_key if block_end <= self.prompt_len else self.generated_key
-
-    def of_its_own(self, request_id: str) -> CacheIdentity:
-        """Return the identity of blocks that only this request can ask for."""
-        prompt_key = self.prompt_key and f"{self.prompt_key}/{request_id}"
-        return replace(
-            self, prompt_key=prompt_key, generated_key=f"{self.generated_key}/{request_id}"
-        )
-
-
 class EngineRole:
     """What the engine process keeps for its requests. Safe to use from several threads."""
 
     def __init__(self, admission: Admission, holder: SnapshotHolder) -> None:
         self.admission = admission
         self._holder = holder
-        self._identities: dict[str, CacheIdentity] = {}
+        self._placements: dict[str, Placement] = {}
         self._secluded: set[str] = set()
         self._lock = threading.Lock()
         self._enabled = True
@@ -79,41 +40,41 @@ class EngineRole:
         return self._enabled
 
     def admit(
-        self, extra_args: dict[str, object] | None, request_id: str, prompt_len: int
+        self, extra_args: dict[str, object] | None, request_id: str, prompt: Prompt
     ) -> dict[str, object] | None:
         """Return the request's extra_args with its specification turned into a program."""
-        admitted = self.admission.admit(extra_args, request_id)
-        raw = (admitted or {}).get(PROGRAM_KEY)
-        if raw is not None:
-            identity = CacheIdentity.of(Program.decode(raw), prompt_len)
+        granted = self.admission.admit(extra_args, request_id, prompt)
+        if granted.placement is not None:
             with self._lock:
-                self._identities[request_id] = identity
-        return admitted
+                self._placements[request_id] = granted.placement
+        return granted.extra_args
 
     def finish(self, request_id: str) -> None:
         """Forget a request that ended; unknown ones are ignored."""
         self.admission.finish(request_id)
         with self._lock:
-            self._identities.pop(request_id, None)
+            self._placements.pop(request_id, None)
             self._secluded.discard(request_id)
 
-    def block_key(self, request_id: str, block_end: int) -> str | None:
-        """Return what a block that ends before ``block_end`` adds to its hash, if anything."""
-        identity = self._identities.get(request_id)
-        return identity.key(block_end) if identity else None
+    def block_key(self, request_id: str, start: int, stop: int) -> str | None:
+        """Return what the block of these positions adds to its hash, if anything.
+
+        A block's hash goes on from the block's before it: only what acts within it counts.
+        """
+        placement = self._placements.get(request_id)
+        key = placement.key(start, stop) if placement else None
+        return f"{key}/{request_id}" if key and request_id in self._secluded else key
 
     def seclude(self, request_id: str) -> bool:
         """Give a request's steered blocks a key of their own, so that nobody else reads them.
 
         For requests whose steering is switched while they run: their blocks hold neither what the
-        program's digest says nor what an unsteered request would have written. Returns whether
-        the request has a program and was not secluded before.
+        program says nor what an unsteered request would have written. Returns whether the request
+        has a program and was not secluded before.
         """
         with self._lock:
-            identity = self._identities.get(request_id)
-            if identity is None or request_id in self._secluded:
+            if request_id not in self._placements or request_id in self._secluded:
                 return False
-            self._identities[request_id] = identity.of_its_own(request_id)
             self._secluded.add(request_id)
             return True
 

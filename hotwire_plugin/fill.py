@@ -12,18 +12,10 @@ import numpy as np
 import torch
 
 from hotwire_plugin import op
-from hotwire_plugin.program import Program
-from hotwire_plugin.rows import NOT_PLACED, UNTOUCHED, ProgramError, ProgramRows, RowEntry
+from hotwire_plugin.layout import Spans, Steered, take_up
+from hotwire_plugin.rows import NOT_PLACED, UNTOUCHED, ProgramError, ProgramRows
 
 logger = logging.getLogger("hotwire_plugin.fill")
-
-
-@dataclass(slots=True, eq=False)
-class Steered:
-    """A live request's row for its prompt and its row for what it generates."""
-
-    prompt: RowEntry
-    generated: RowEntry
 
 
 @dataclass(slots=True)
@@ -121,11 +113,7 @@ class StepFill:
         """Take up a request with the program that admission gave it. Never raises."""
         self.end(request_id)
         try:
-            program = Program.decode(raw_program)
-            self._live[request_id] = Steered(
-                prompt=self._acquire(program, "prompt"),
-                generated=self._acquire(program, "generated"),
-            )
+            self._live[request_id] = take_up(self._rows, raw_program)
         except Exception as error:  # noqa: BLE001 - one request's program must not reach its batchmates
             self._fail(request_id, "PROGRAM_INVALID", error)
 
@@ -133,8 +121,7 @@ class StepFill:
         """Forget a request; unknown ones are ignored."""
         steered = self._live.pop(request_id, None)
         if steered is not None:
-            self._rows.release(steered.prompt)
-            self._rows.release(steered.generated)
+            steered.release()
 
     def quiet(self) -> None:
         """Steer nothing: for dummy and profiling runs, and where the kill switch is on."""
@@ -170,44 +157,48 @@ class StepFill:
         if not any(batch):
             self.quiet()
             return
-        rows = self._touch(batch)
+        spans = Spans(query_start, computed, prompt_len)
+        rows = self._touch(batch, spans)
         if NOT_PLACED in rows:
             self._place_missing(request_ids, batch)
-            rows = self._touch(batch)
-        self._map(rows, query_start, computed, prompt_len)
+            rows = self._touch(batch, spans)
+        self._map(rows, batch, spans)
         self.counters.steps += 1
         self.counters.seconds += time.perf_counter() - start
 
-    def _touch(self, batch: list[Steered | None]) -> list[int]:
-        """Mark the batch's rows as used in this step; return them in (prompt, generated) pairs."""
+    def _touch(self, batch: list[Steered | None], spans: Spans) -> list[int]:
+        """Mark the batch's rows as used in this step; return them in (prompt, generated) pairs.
+
+        Those of a request that is laid out in another way follow after the pairs.
+        """
         step = self._step = self._step + 1
         rows: list[int] = []
-        for steered in batch:
+        others: list[int] = []
+        for at, steered in enumerate(batch):
             if steered is None:
+                rows += (UNTOUCHED, UNTOUCHED)
+                continue
+            if not steered.by_phase:
+                steered.lay_out(spans.of(at))
+                others += steered.touch(step)
                 rows += (UNTOUCHED, UNTOUCHED)
                 continue
             prompt, generated = steered.prompt, steered.generated
             prompt.last_step = generated.last_step = step
             rows += (prompt.row, generated.row)
-        return rows
+        return rows + others
 
-    def _map(
-        self,
-        rows: list[int],
-        query_start: np.ndarray,
-        computed: np.ndarray,
-        prompt_len: np.ndarray,
-    ) -> None:
-        n = len(rows) // 2
-        lengths = query_start[1 : n + 1] - query_start[:n]
-        spans = np.empty((n, 2), dtype=np.int64)
-        spans[:, 0] = np.minimum(np.maximum(prompt_len[:n] - computed[:n], 0), lengths)
-        spans[:, 1] = lengths - spans[:, 0]
-        mapped = np.array(rows, dtype=np.int32).repeat(spans.ravel())
-        steered = int(np.count_nonzero(mapped))
-        self.counters.steered_tokens += steered
+    def _map(self, rows: list[int], batch: list[Steered | None], spans: Spans) -> None:
+        n = len(batch)
+        mapped = np.array(rows[: 2 * n], dtype=np.int32).repeat(spans.phases(n))
+        if len(rows) > 2 * n:
+            for at, steered in enumerate(batch):
+                if steered is not None and not steered.by_phase:
+                    mapped[spans.tokens(at)] = steered.rows()
+        steered_tokens = int(np.count_nonzero(mapped))
+        self.counters.steered_tokens += steered_tokens
         self._tokens.write(mapped)
-        self._set_active(steered > 0)
+        self._set_active(steered_tokens > 0)
 
     def _set_active(self, active: bool) -> None:  # noqa: FBT001
         self.active = active
@@ -222,7 +213,7 @@ class StepFill:
 
     def _place(self, request_id: str, steered: Steered) -> bool:
         try:
-            for entry in (steered.prompt, steered.generated):
+            for entry in steered.entries():
                 if entry.row == NOT_PLACED:
                     self._rows.place(entry, self._step)
         except ProgramError as error:
@@ -230,11 +221,6 @@ class StepFill:
             self.end(request_id)
             return False
         return True
-
-    def _acquire(self, program: Program, phase: str) -> RowEntry:
-        ops = program.active(phase)
-        key = program.digest if ops == program.ops else f"{program.digest}/{phase}"
-        return self._rows.acquire(key, ops)
 
     def _fail(self, request_id: str, reason: str, error: Exception) -> None:
         self.errors[reason] += 1

@@ -44,8 +44,7 @@ def find_layers(model: nn.Module, num_layers: int) -> dict[int, nn.Module]:
     found = [
         blocks
         for module in model.modules()
-        if isinstance(module, nn.ModuleList)
-        and (blocks := _blocks(module, num_layers)) is not None
+        if isinstance(module, nn.ModuleList) and (blocks := _blocks(module, num_layers)) is not None
     ]
     if len(found) != 1:
         raise NotSteerable(f"{len(found)} lists of {num_layers} decoder blocks found, not one")

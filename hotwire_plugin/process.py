@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, replace
 
 from hotwire_plugin import __version__
@@ -13,6 +15,7 @@ from hotwire_plugin.engine_role import EngineRole
 from hotwire_plugin.log import set_up_logging
 from hotwire_plugin.node_service import Node, NodeServer
 from hotwire_plugin.settings import settings_from
+from hotwire_plugin.shape import ModelShape
 from hotwire_plugin.snapshot import SnapshotHolder
 from hotwire_plugin.standalone import Standalone, from_environment
 from hotwire_plugin.worker import WorkerRole
@@ -89,18 +92,25 @@ class Process:
         node = self._node_for(identity)
         node.blobs, node.worker_report = role.blobs, role.report
 
-    def become_engine(self, identity: Identity, disarmed_reason: str) -> None:
+    def become_engine(
+        self,
+        identity: Identity,
+        disarmed_reason: str,
+        special_tokens: Callable[[], AbstractSet[int] | None],
+    ) -> None:
         """Take the engine role, disarmed if a worker is, and serve."""
         if disarmed_reason:
             self.disarm(disarmed_reason)
-        admission = Admission(self._holder, identity.num_layers, self._why_disarmed)
+        model = ModelShape(identity.num_layers)
+        admission = Admission(self._holder, model, self._why_disarmed, special_tokens)
         self.engine = EngineRole(admission, self._holder)
         self._node_for(identity).engine_report = self.engine.report
         self.serve(identity, "engine")
 
     def become_frontend(self, identity: Identity) -> None:
         """Take the frontend role, and serve."""
-        self.frontend = Admission(self._holder, identity.num_layers, self._why_disarmed)
+        model = ModelShape(identity.num_layers)
+        self.frontend = Admission(self._holder, model, self._why_disarmed)
         self.serve(identity, "frontend")
 
     def blob_store(self, identity: Identity) -> BlobStore:

@@ -10,19 +10,26 @@ import json
 import math
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
+
+from hotwire_plugin.positions import EVERYWHERE, SCOPES, Positions
+from hotwire_plugin.shape import DEFAULT_SITE, SITES
 
 PROGRAM_KEY = "hotwire_program"
 SPEC_KEY = "hotwire"
 MAX_OPS_PER_LAYER = 8
 MAX_LAYER = 2047  # as for a vector's layers
-OPS = ("add",)
-SCOPES = ("all", "prompt", "generated")
+MAX_STREAM = 63
+OPS = ("add", "norm_add", "ablate", "clamp", "swap")
+"""What hotwire_plugin.op_forms gives a formula for."""
 
-_VERSION = "hotwire.program.v1"
+UNBOUNDED = (-math.inf, math.inf)
+
+_VERSION = "hotwire.program.v2"
 _REVISION = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _FLOAT = struct.Struct("<f")
 _BITS = struct.Struct("<I")
@@ -49,10 +56,13 @@ class ProgramOp:
     """One operation at one layer.
 
     revision: the vector, as 64 lower-case hex digits.
-    layer: the block after which it acts, 0-based over all pipeline stages.
-    scale: what the row is multiplied with, exactly representable in fp32 once in a Program.
+    layer: the block it acts at, 0-based over all pipeline stages.
+    scale: how much of it is done, exactly representable in fp32 once in a Program; 0 is nothing.
     op: one of OPS.
-    scope: the positions it acts on: "all", "prompt" or "generated".
+    scope: the phase it acts in, one of SCOPES; positions: which of that phase's positions.
+    site: where in the block, one of shape.SITES; stream: which residual stream, None for all.
+    bounds: of clamp, the least and the greatest component it leaves, in fp32.
+    target: of swap, the vector that takes the component over.
     """
 
     revision: str
@@ -60,6 +70,20 @@ class ProgramOp:
     scale: float
     op: str
     scope: str
+    positions: Positions = EVERYWHERE
+    site: str = DEFAULT_SITE
+    stream: int | None = None
+    bounds: tuple[float, float] = UNBOUNDED
+    target: str = ""
+
+    @property
+    def effect(self) -> tuple[object, ...]:
+        """What it does where it acts, whatever those positions are."""
+        low, high = self.bounds
+        return (
+            *(self.layer, self.site, self.stream, self.op, self.revision, self.target),
+            *(self.scale.hex(), low.hex(), high.hex()),
+        )
 
 
 def to_fp32(value: float) -> float:
@@ -79,13 +103,20 @@ def to_fp32_down(value: float) -> float:
     return nearer
 
 
+def effect_digest(ops: Iterable[ProgramOp]) -> str:
+    """Returns the digest of what a set of operations does together, where all of them act."""
+    text = "\n".join(repr(op.effect) for op in ops)
+    return hashlib.sha256(f"{_VERSION}\n{text}".encode()).hexdigest()
+
+
 @dataclass(frozen=True)
 class Program:
     """The operations of one request, in canonical order.
 
-    ops: ordered by layer and, within one, as given; scales rounded to fp32; those of scale 0 left
-    out. Programs with the same effect in the same order are equal and have equal digests.
-    Raises ProgramError if nothing is left, if a layer has more than MAX_OPS_PER_LAYER operations
+    ops: ordered by layer and site and, within those, as given; scales rounded to fp32; those of
+    scale 0 left out. Programs with the same effect in the same order are equal and have equal
+    digests.
+    Raises ProgramError if nothing is left, if a site has more than MAX_OPS_PER_LAYER operations
     or if an operation is malformed. Program.build returns None instead when nothing is left.
     """
 
@@ -121,61 +152,79 @@ class Program:
         return self._encoded
 
     @property
-    def steers_prompt(self) -> bool:
-        """Whether any position of the prompt is changed."""
-        return bool(self._prompt)
-
-    @property
     def revisions(self) -> frozenset[str]:
         """The revisions it needs."""
         return self._revisions
 
-    def active(self, phase: str) -> tuple[ProgramOp, ...]:
-        """Returns the operations of a phase, "prompt" or "generated", in order."""
-        return self._prompt if phase == "prompt" else self._generated
+    @property
+    def skips_special(self) -> bool:
+        """Whether it depends on which of the prompt's tokens are special."""
+        return any(op.positions.skip_special for op in self.ops)
 
-    def first_steered(self, prompt_len: int) -> int:
-        """Returns the first position whose KV depends on the program."""
-        return 0 if self.steers_prompt else prompt_len
-
-    @cached_property
-    def _prompt(self) -> tuple[ProgramOp, ...]:
-        return tuple(op for op in self.ops if op.scope != "generated")
-
-    @cached_property
-    def _generated(self) -> tuple[ProgramOp, ...]:
-        return tuple(op for op in self.ops if op.scope != "prompt")
+    def without(self, special: tuple[int, ...]) -> "Program":
+        """Returns the program with the prompt's special positions spelt out as exclusions."""
+        folded = {p: p.without(special) for p in {op.positions for op in self.ops}}
+        return Program(tuple(replace(op, positions=folded[op.positions]) for op in self.ops))
 
     @cached_property
     def _revisions(self) -> frozenset[str]:
-        return frozenset(op.revision for op in self.ops)
+        targets = {op.target for op in self.ops if op.target}
+        return frozenset({op.revision for op in self.ops} | targets)
 
     @cached_property
     def _encoded(self) -> str:
         revisions = sorted(self._revisions)
         number = {revision: i for i, revision in enumerate(revisions)}
-        ops = [[number[op.revision], op.layer, op.scale, op.op, op.scope] for op in self.ops]
-        content = {"version": _VERSION, "digest": self.digest, "revisions": revisions, "ops": ops}
+        positions = list(dict.fromkeys(op.positions for op in self.ops))
+        place = {each: i for i, each in enumerate(positions)}
+        content = {
+            "version": _VERSION,
+            "digest": self.digest,
+            "revisions": revisions,
+            "positions": [each.encode() for each in positions],
+            "ops": [_written(op, number, place) for op in self.ops],
+        }
         return json.dumps(content, separators=(",", ":"), allow_nan=False)
 
 
 def _canonical(ops: tuple[ProgramOp, ...]) -> tuple[ProgramOp, ...]:
     for op in ops:
-        if op.op not in OPS or op.scope not in SCOPES:
-            raise _invalid("unknown op or scope")
-        if type(op.layer) is not int or not 0 <= op.layer <= MAX_LAYER:
-            raise _invalid(f"layer must be in 0..{MAX_LAYER}")
-    if not all(_REVISION.fullmatch(revision) for revision in {op.revision for op in ops}):
+        _check(op)
+    revisions = {op.revision for op in ops} | {op.target for op in ops if op.op == "swap"}
+    if not all(_REVISION.fullmatch(revision) for revision in revisions):
         raise _invalid("a revision is 64 lower-case hex digits")
     scales = {scale: _finite_fp32(scale) for scale in {op.scale for op in ops}}
     kept = [_with_scale(op, scales[op.scale]) for op in ops if scales[op.scale] != 0.0]
-    kept.sort(key=lambda op: op.layer)  # stable: the order within a layer stays
-    for first, ninth in zip(kept, kept[MAX_OPS_PER_LAYER:], strict=False):
-        if first.layer == ninth.layer:
+    kept.sort(key=_place)  # stable: the order within a site stays
+    for (layer, _), count in Counter(_place(op) for op in kept).items():
+        if count > MAX_OPS_PER_LAYER:
             raise ProgramError(
-                "TOO_MANY_OPS", f"layer {first.layer} has more than {MAX_OPS_PER_LAYER} operations"
+                "TOO_MANY_OPS", f"layer {layer} has more than {MAX_OPS_PER_LAYER} operations"
             )
     return tuple(kept)
+
+
+def _check(op: ProgramOp) -> None:
+    if op.op not in OPS or op.scope not in SCOPES or op.site not in SITES:
+        raise _invalid("unknown op, scope or site")
+    if type(op.layer) is not int or not 0 <= op.layer <= MAX_LAYER:
+        raise _invalid(f"layer must be in 0..{MAX_LAYER}")
+    if op.stream is not None and not (type(op.stream) is int and 0 <= op.stream <= MAX_STREAM):
+        raise _invalid(f"stream must be in 0..{MAX_STREAM}")
+    if (op.op == "swap") != bool(op.target):
+        raise _invalid("a swap, and nothing else, has a target")
+    if op.bounds != UNBOUNDED and (op.op != "clamp" or not _ordered(op.bounds)):
+        raise _invalid("a clamp, and nothing else, has bounds, of which the lower is first")
+
+
+def _ordered(bounds: tuple[float, float]) -> bool:
+    low, high = bounds
+    exact = all(math.isinf(bound) or _finite_fp32(bound) == bound for bound in bounds)
+    return exact and low <= high and low < math.inf and high > -math.inf
+
+
+def _place(op: ProgramOp) -> tuple[int, int]:
+    return op.layer, SITES.index(op.site)
 
 
 def _invalid(message: str) -> ProgramError:
@@ -195,13 +244,29 @@ def _finite_fp32(scale: float) -> float:
 def _with_scale(op: ProgramOp, scale: float) -> ProgramOp:
     if scale == op.scale and type(op.scale) is float:
         return op
-    return ProgramOp(op.revision, op.layer, scale, op.op, op.scope)
+    return replace(op, scale=scale)
 
 
 def _digest(ops: tuple[ProgramOp, ...]) -> str:
     lines = [_VERSION]
-    lines += [f"{op.layer} {op.revision} {op.op} {op.scope} {op.scale.hex()}" for op in ops]
+    lines += [f"{op.effect} {op.scope} {op.positions.encode()}" for op in ops]
     return hashlib.sha256("\n".join(lines).encode("ascii")).hexdigest()
+
+
+_PLAIN: list[Any] = [0, DEFAULT_SITE, None, [None, None], None]
+"""What most operations have for positions, site, stream, bounds and target."""
+
+
+def _written(op: ProgramOp, number: dict[str, int], place: dict[Positions, int]) -> list[object]:
+    """An operation as a list; what most operations leave out is at its end, and left out."""
+    low, high = op.bounds
+    whole: list[object] = [number[op.revision], op.layer, op.scale, op.op, op.scope]
+    rest: list[object] = [place[op.positions], op.site, op.stream]
+    bounds = [None if math.isinf(low) else low, None if math.isinf(high) else high]
+    rest += [bounds, number[op.target] if op.target else None]
+    while rest and rest[-1] == _PLAIN[len(rest) - 1]:
+        rest.pop()
+    return whole + rest
 
 
 def _read(raw: object) -> tuple[str, tuple[ProgramOp, ...]]:
@@ -213,16 +278,28 @@ def _read(raw: object) -> tuple[str, tuple[ProgramOp, ...]]:
         if content["version"] != _VERSION:
             raise _invalid("unknown version of the encoding")
         revisions = content["revisions"]
-        return str(content["digest"]), tuple(_op(item, revisions) for item in content["ops"])
+        positions = [Positions.decode(each) for each in content["positions"]]
+        ops = tuple(_op(item, revisions, positions) for item in content["ops"])
+        return str(content["digest"]), ops
     except (ValueError, TypeError, LookupError, RecursionError) as exc:
         raise _invalid("an encoded program is malformed") from exc
 
 
-def _op(item: Any, revisions: Any) -> ProgramOp:
-    number, layer, scale, op, scope = item
-    if type(number) is not int or number < 0 or type(scale) not in (float, int):
-        raise TypeError("an operation is [revision number, layer, scale, op, scope]")
+def _op(item: Any, revisions: Any, positions: list[Positions]) -> ProgramOp:
+    whole = [*item, *_PLAIN[len(item) - 5 :]]
+    number, layer, scale, op, scope, place, site, stream, bounds, target = whole
+    for index in (number, place, target or 0):
+        if type(index) is not int or index < 0:
+            raise TypeError("revisions and positions are referred to by their number")
     revision = revisions[number]
-    if not (isinstance(revision, str) and isinstance(op, str) and isinstance(scope, str)):
-        raise TypeError("revision, op and scope are strings")
-    return ProgramOp(revision, layer, scale, op, scope)
+    texts = (revision, op, scope, site)
+    if not all(isinstance(text, str) for text in texts) or type(scale) not in (float, int):
+        raise TypeError("revision, op, scope and site are strings, scale is a number")
+    return ProgramOp(
+        *(revision, layer, scale, op, scope, positions[place], site, stream, _bounds(*bounds)),
+        target="" if target is None else revisions[target],
+    )
+
+
+def _bounds(low: float | None, high: float | None) -> tuple[float, float]:
+    return (-math.inf if low is None else float(low), math.inf if high is None else float(high))

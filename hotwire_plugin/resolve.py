@@ -4,6 +4,7 @@ import difflib
 import itertools
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from hotwire_plugin.program import (
     MAX_OPS_PER_LAYER,
@@ -12,10 +13,13 @@ from hotwire_plugin.program import (
     to_fp32,
     to_fp32_down,
 )
+from hotwire_plugin.shape import ModelShape
 from hotwire_plugin.snapshot import Snapshot, VectorMeta
-from hotwire_plugin.spec import SCALE_NOT_FINITE, Spec, SpecEntry, shown
+from hotwire_plugin.spec import Spec
+from hotwire_plugin.spec_entry import SpecEntry
+from hotwire_plugin.spec_error import SCALE_NOT_FINITE, shown
 from hotwired import dose
-from hotwired.dose import DoseDecision, DosePolicy
+from hotwired.dose import Contribution, DoseDecision, DosePolicy
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +27,10 @@ VECTOR_NOT_FOUND = "VECTOR_NOT_FOUND"
 LAYER_REQUIRED = "LAYER_REQUIRED"
 LAYER_OUT_OF_RANGE = "LAYER_OUT_OF_RANGE"
 LAYER_NOT_IN_VECTOR = "LAYER_NOT_IN_VECTOR"
+SCALES_MISMATCH = "SCALES_MISMATCH"
+SITE_NOT_ARMED = "SITE_NOT_ARMED"
+STREAM_OUT_OF_RANGE = "STREAM_OUT_OF_RANGE"
+ZERO_DIRECTION = "ZERO_DIRECTION"
 TOO_MANY_OPS = "TOO_MANY_OPS"
 RESOLVE_REASONS = frozenset(
     {
@@ -30,6 +38,10 @@ RESOLVE_REASONS = frozenset(
         LAYER_REQUIRED,
         LAYER_OUT_OF_RANGE,
         LAYER_NOT_IN_VECTOR,
+        SCALES_MISMATCH,
+        SITE_NOT_ARMED,
+        STREAM_OUT_OF_RANGE,
+        ZERO_DIRECTION,
         TOO_MANY_OPS,
         SCALE_NOT_FINITE,
         dose.DOSE_EXCEEDED,
@@ -38,6 +50,8 @@ RESOLVE_REASONS = frozenset(
 )
 
 _FP32_MAX = (2.0 - 2.0**-23) * 2.0**127
+# The smallest normal fp32 number: what is shorter has lost digits, and so its direction.
+_FP32_TINY = 2.0**-126
 # Looking for a near name costs time in the engine's input thread, so few names are looked at.
 _NAMES_COMPARED = 64
 
@@ -56,29 +70,24 @@ class DeclinedError(Exception):
         self.dose_outcome = dose_outcome
 
 
-def resolve(spec: Spec, snapshot: Snapshot, num_layers: int) -> tuple[Program | None, str | None]:
+def resolve(spec: Spec, snapshot: Snapshot, model: ModelShape) -> tuple[Program | None, str | None]:
     """Returns the program, None if nothing acts, and the outcome of the dose decision if limited.
 
-    num_layers: the model's blocks. Raises DeclinedError.
+    Raises DeclinedError.
     """
     ops: list[ProgramOp] = []
-    amounts: list[tuple[int, float]] = []
-    stacks: dict[int, _Stack] = {}
+    contributions: list[Contribution] = []
+    stacks: dict[tuple[int, str], _Stack] = {}
     for entry in spec.entries:
-        meta = _vector(entry.id, snapshot.vectors)
-        layers = _layers(entry, meta, num_layers)
-        if not _acts(entry):
-            continue
-        for layer in layers:
-            amount = abs(entry.scale) * (meta.norm_at(layer) or 0.0)
-            stacks.setdefault(layer, _Stack()).put(layer, amount)
-            ops.append(ProgramOp(meta.revision, layer, entry.scale, entry.op, entry.scope))
-            amounts.append((layer, amount))
-    return _dosed(ops, amounts, snapshot.policy.dose) if ops else (None, None)
+        for op, contribution in _ops(entry, snapshot.vectors, model):
+            stacks.setdefault((op.layer, op.site), _Stack()).put(op.layer, contribution.amount)
+            ops.append(op)
+            contributions.append(contribution)
+    return _dosed(ops, contributions, snapshot.policy.dose) if ops else (None, None)
 
 
 class _Stack:
-    """What stacks at one layer: how many operations, and at most how long their sum is."""
+    """What stacks at one site of a layer: how many operations, and at most how long their sum."""
 
     __slots__ = ("amount", "ops")
 
@@ -96,10 +105,86 @@ class _Stack:
             raise DeclinedError(SCALE_NOT_FINITE, f"scale times vector overflows at layer {layer}")
 
 
-def _acts(entry: SpecEntry) -> bool:
-    """Whether the scale is other than 0 in fp32."""
+def _ops(
+    entry: SpecEntry, vectors: Mapping[str, VectorMeta], model: ModelShape
+) -> list[tuple[ProgramOp, Contribution]]:
+    """Returns what an entry does at each of its layers, but for where its scale is 0."""
+    meta = _vector(entry.id, vectors)
+    target = _vector(entry.target, vectors) if entry.target else None
+    layers = _layers(entry, meta, model)
+    if target is not None:
+        _check_rows(target, layers)
+    _check_place(entry, layers, model)
+    plain = ProgramOp(
+        *(meta.revision, 0, 0.0, entry.op, entry.scope, entry.positions, entry.site),
+        *(entry.stream, entry.bounds, target.revision if target else ""),
+    )
+    found = []
+    for layer, scale in zip(layers, _scales(entry, layers), strict=True):
+        if _acts(scale):
+            _check_directions(entry, layer, meta, target)
+            op = replace(plain, layer=layer, scale=scale)
+            found.append((op, _contribution(op, meta.norm_at(layer) or 0.0)))
+    return found
+
+
+def _scales(entry: SpecEntry, layers: Sequence[int]) -> Sequence[float]:
+    if not isinstance(entry.scale, tuple):
+        return [entry.scale] * len(layers)
+    if len(entry.scale) != len(layers):
+        raise DeclinedError(
+            SCALES_MISMATCH,
+            f"{len(entry.scale)} scales for the {len(layers)} layers of vector {shown(entry.id)}",
+        )
+    return entry.scale
+
+
+def _check_place(entry: SpecEntry, layers: Sequence[int], model: ModelShape) -> None:
+    for layer in layers:
+        if not model.armed(layer, entry.site):
+            raise DeclinedError(
+                SITE_NOT_ARMED, f"site {entry.site!r} is not armed at layer {layer} here"
+            )
+    if entry.stream is not None and entry.stream >= model.streams:
+        raise DeclinedError(
+            STREAM_OUT_OF_RANGE, f"stream {entry.stream} is not in 0..{model.streams - 1}"
+        )
+
+
+def _check_directions(
+    entry: SpecEntry, layer: int, meta: VectorMeta, target: VectorMeta | None
+) -> None:
+    """All but plain addition need the vectors' directions, which a row of zeros has not."""
+    for needed in (meta, target):
+        if needed is None or entry.op == "add":
+            continue
+        if not (needed.norm_at(layer) or 0.0) >= _FP32_TINY:
+            message = f"vector {shown(needed.name)} has no direction at layer {layer}"
+            raise DeclinedError(ZERO_DIRECTION, message)
+
+
+def _contribution(op: ProgramOp, norm: float) -> Contribution:
+    """Returns at most how much an operation changes the stream.
+
+    A component of the stream is at most as long as the stream; the difference of two directions
+    at most 2. What clamp adds to take a component of 0 to its nearer bound has its own length.
+    """
+    layer = op.layer - 1 if op.site == "pre" else op.layer
+    strength = abs(op.scale)
+    if op.op == "add":
+        return Contribution(layer, strength * norm)
+    if op.op == "swap":
+        return Contribution(layer, 0.0, 2.0 * strength)
+    if op.op == "clamp":
+        low, high = op.bounds
+        return Contribution(layer, strength * max(low, -high, 0.0), strength)
+    return Contribution(layer, 0.0, strength)
+
+
+def _acts(scale: float) -> bool:
+    """Whether a scale is other than 0 in fp32."""
     try:
-        return to_fp32(entry.scale) != 0.0
+        return to_fp32(scale) != 0.0
     except OverflowError:
         raise DeclinedError(SCALE_NOT_FINITE, "a scale overflows fp32") from None
 
@@ -122,35 +207,42 @@ def _near_name(name: str, vectors: Mapping[str, VectorMeta]) -> str:
     return f"; did you mean {shown(near[0])}?" if near else ""
 
 
-def _layers(entry: SpecEntry, meta: VectorMeta, num_layers: int) -> tuple[int, ...]:
+def _layers(entry: SpecEntry, meta: VectorMeta, model: ModelShape) -> tuple[int, ...]:
     layers = entry.layers
     if layers is None:
         if meta.any_layer:
             raise DeclinedError(LAYER_REQUIRED, f"vector {shown(meta.name)} needs a layer")
         layers = meta.layers
-    if layers and layers[-1] >= num_layers:
+    if layers and layers[-1] >= model.num_layers:
         raise DeclinedError(
-            LAYER_OUT_OF_RANGE, f"layer {layers[-1]} is not in 0..{num_layers - 1} of the model"
+            LAYER_OUT_OF_RANGE,
+            f"layer {layers[-1]} is not in 0..{model.num_layers - 1} of the model",
         )
+    _check_rows(meta, layers)
+    return layers
+
+
+def _check_rows(meta: VectorMeta, layers: Sequence[int]) -> None:
     for layer in layers:
         if meta.norm_at(layer) is None:
             raise DeclinedError(
                 LAYER_NOT_IN_VECTOR, f"vector {shown(meta.name)} has no row for layer {layer}"
             )
-    return layers
 
 
 def _dosed(
-    ops: list[ProgramOp], amounts: Sequence[tuple[int, float]], policy: DosePolicy
+    ops: list[ProgramOp], contributions: Sequence[Contribution], policy: DosePolicy
 ) -> tuple[Program | None, str | None]:
-    decision = dose.decide(policy, amounts)
+    decision = dose.decide(policy, contributions)
     if decision.reason is not None:
         message = _dose_message(decision, policy)
         raise DeclinedError(decision.reason, message, decision.outcome)
     if decision.outcome in (dose.CLAMPED, dose.WARNED):
         logger.warning("%s: %s", decision.outcome, _dose_message(decision, policy))
     if decision.outcome == dose.CLAMPED:
-        ops = [_reduced(op, decision.factor_by_layer[op.layer]) for op in ops]
+        at = [contribution.layer for contribution in contributions]
+        factors = [decision.factor_by_layer[layer] for layer in at]
+        ops = list(map(_reduced, ops, factors))
     program = Program.build(ops)
     if program is None and decision.outcome == dose.CLAMPED:
         raise DeclinedError(dose.DOSE_EXCEEDED, "nothing is left after clamping", dose.REJECTED)
@@ -161,7 +253,7 @@ def _reduced(op: ProgramOp, factor: float) -> ProgramOp:
     """Returns the operation with a clamped scale, which no later rounding lifts over the limit."""
     if factor == 1.0:
         return op
-    return ProgramOp(op.revision, op.layer, to_fp32_down(op.scale * factor), op.op, op.scope)
+    return replace(op, scale=to_fp32_down(op.scale * factor))
 
 
 def _dose_message(decision: DoseDecision, policy: DosePolicy) -> str:

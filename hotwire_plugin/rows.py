@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
-from hotwire_plugin.bank import Bank, BankFull, RowKey
-from hotwire_plugin.op_forms import coefficients
+from hotwire_plugin.bank import Bank, BankFull
+from hotwire_plugin.op_forms import Direction, LoadRow, form
 from hotwire_plugin.program import MAX_OPS_PER_LAYER, ProgramOp
-
-LoadRow = Callable[[str, int], np.ndarray]
-"""(revision, layer) -> (hidden,) fp32; KeyError if this worker does not hold the revision."""
+from hotwire_plugin.shape import Place
 
 NOT_PLACED = -1
 UNTOUCHED = 0
@@ -37,7 +36,7 @@ class RowEntry:
     row: int = NOT_PLACED
     refs: int = 0
     last_step: int = 0
-    bank_keys: list[RowKey] = field(default_factory=list)
+    bank_keys: list[Direction] = field(default_factory=list)
 
 
 NO_OPS = RowEntry(key="", ops=(), row=UNTOUCHED)
@@ -45,23 +44,25 @@ NO_OPS = RowEntry(key="", ops=(), row=UNTOUCHED)
 
 
 class ProgramRows:
-    """Device tables of a worker's own layers, with a row for each set of operations in use.
+    """Device tables of a worker's own places, with a row for each set of operations in use.
 
-    ``op_slots`` (layers, rows, K, 2) int32, ``op_coef`` (layers, rows, K, 6) fp32, ``op_count``
-    (layers, rows) int32, ``limit`` (rows,) fp32. They never move. Row 0 is empty for ever.
+    ``op_slots`` (places, rows, K, 2) int32, ``op_coef`` (places, rows, K, 6) fp32, ``op_count``
+    (places, rows) int32, ``limit`` (rows,) fp32. They never move. Row 0 is empty for ever.
     """
 
     def __init__(
-        self, *, layers: Sequence[int], rows: int, bank: Bank, load_row: LoadRow
+        self, *, places: Sequence[Place], rows: int, bank: Bank, load_row: LoadRow
     ) -> None:
-        device, count, k = bank.rows.device, len(layers), MAX_OPS_PER_LAYER
+        device, count, k = bank.rows.device, len(places), MAX_OPS_PER_LAYER
         self.op_slots = torch.zeros(count, rows, k, 2, dtype=torch.int32, device=device)
         self.op_coef = torch.zeros(count, rows, k, 6, dtype=torch.float32, device=device)
         self.op_count = torch.zeros(count, rows, dtype=torch.int32, device=device)
         self.limit = torch.full((rows,), float("inf"), dtype=torch.float32, device=device)
         self._bank = bank
         self._load_row = load_row
-        self._index = {layer: i for i, layer in enumerate(layers)}
+        self._streams: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+        for at, place in enumerate(places):
+            self._streams[place.layer, place.site].append((place.stream, at))
         self._entries: dict[str, RowEntry] = {}
         self._placed: dict[int, RowEntry] = {}
         self._free = list(range(rows - 1, 0, -1))
@@ -81,7 +82,7 @@ class ProgramRows:
 
         Operations at layers of other pipeline stages are left to those.
         """
-        own = tuple(op for op in ops if op.layer in self._index)
+        own = tuple(op for op in ops if (op.layer, op.site) in self._streams)
         if not own:
             return NO_OPS
         entry = self._entries.get(key)
@@ -149,16 +150,16 @@ class ProgramRows:
         entry.bank_keys.clear()
 
     def _write(self, entry: RowEntry, row: int) -> None:
-        layers = len(self._index)
-        slots = np.zeros((layers, MAX_OPS_PER_LAYER, 2), dtype=np.int32)
-        coef = np.zeros((layers, MAX_OPS_PER_LAYER, 6), dtype=np.float32)
-        count = np.zeros(layers, dtype=np.int32)
+        places = len(self.op_count)
+        slots = np.zeros((places, MAX_OPS_PER_LAYER, 2), dtype=np.int32)
+        coef = np.zeros((places, MAX_OPS_PER_LAYER, 6), dtype=np.float32)
+        count = np.zeros(places, dtype=np.int32)
         try:
             for op in entry.ops:
-                at, nth = self._index[op.layer], count[self._index[op.layer]]
-                slots[at, nth] = self._acquire_slot(entry, op)
-                coef[at, nth] = coefficients(op.op, op.scale)
-                count[at] += 1
+                own_slots, own_coef = self._acquire_slots(entry, op)
+                for at in self._places_of(op):
+                    slots[at, count[at]], coef[at, count[at]] = own_slots, own_coef
+                    count[at] += 1
         except ProgramError:
             self._release_bank(entry)
             raise
@@ -167,15 +168,29 @@ class ProgramRows:
         self.op_coef[:, row] = torch.from_numpy(coef).to(self.op_coef.device)
         self.op_count[:, row] = torch.from_numpy(count).to(self.op_count.device)
 
-    def _acquire_slot(self, entry: RowEntry, op: ProgramOp) -> int:
-        key = (op.revision, op.layer)
+    def _places_of(self, op: ProgramOp) -> Iterator[int]:
+        for stream, at in self._streams[op.layer, op.site]:
+            if op.stream in (None, stream):
+                yield at
+
+    def _acquire_slots(
+        self, entry: RowEntry, op: ProgramOp
+    ) -> tuple[tuple[int, int], tuple[float, ...]]:
+        wanted = form(op)
+        slot_w = self._acquire_slot(entry, wanted.w)
+        # What the coefficients do not ask for is slot 0, of zeros.
+        slot_u = 0 if wanted.u is None else self._acquire_slot(entry, wanted.u)
+        return (slot_u, slot_w), wanted.coefficients
+
+    def _acquire_slot(self, entry: RowEntry, wanted: Direction) -> int:
         try:
-            slot = self._bank.acquire(key, self._load_row(op.revision, op.layer))
+            slot = self._bank.acquire(wanted, lambda: wanted.row(self._load_row))
         except KeyError:
             raise ProgramError(
-                "REVISION_NOT_STAGED", f"revision {op.revision[:12]} has no row {op.layer} here"
+                "REVISION_NOT_STAGED",
+                f"revision {wanted.revision[:12]} or its target has no row {wanted.layer} here",
             ) from None
         except BankFull as full:
             raise ProgramError(SLOTS_EXHAUSTED, str(full)) from None
-        entry.bank_keys.append(key)
+        entry.bank_keys.append(wanted)
         return slot

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hotwire_plugin.snapshot import EnginePolicy, Snapshot, VectorMeta
-from hotwire_plugin.spec import shown
+from hotwire_plugin.spec_error import shown
 from hotwired.dose import DoseMode, DosePolicy, usable_norm
 from hotwired.vector_file import VectorData, canonical_bytes, revision_of
 

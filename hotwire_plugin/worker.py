@@ -14,8 +14,10 @@ from hotwire_plugin.bank import Bank
 from hotwire_plugin.blobs import BlobStore
 from hotwire_plugin.fill import StepFill, TokenMap
 from hotwire_plugin.layers import LayerBuffers, attach, find_layers
+from hotwire_plugin.placement import MAX_SETS
 from hotwire_plugin.program import MAX_OPS_PER_LAYER
 from hotwire_plugin.rows import ProgramRows
+from hotwire_plugin.shape import Place
 from hotwired.node.v1 import node_pb2
 
 ROW_MULTIPLE = 32
@@ -28,7 +30,7 @@ class WorkerSizes:
     Attributes:
         hidden_size: the width of the residual stream.
         num_layers: the blocks of the whole model.
-        max_requests: the most requests of one step; each can need two rows (prompt, generated).
+        max_requests: the most requests of one step.
         max_tokens: the most tokens of one step, padding included.
         bank_bytes: the memory for vector rows.
     """
@@ -41,12 +43,12 @@ class WorkerSizes:
 
     @property
     def rows(self) -> int:
-        """The program rows: a batch can never need more.
+        """The program rows: a batch can never need more, each request having MAX_SETS at most.
 
         A multiple of 32, so that each layer's part of a table begins at 128 bytes: Inductor copies
         an input that does not begin at 16, on every step.
         """
-        return -(-(2 * self.max_requests + 1) // ROW_MULTIPLE) * ROW_MULTIPLE
+        return -(-(MAX_SETS * self.max_requests + 1) // ROW_MULTIPLE) * ROW_MULTIPLE
 
     @property
     def slots(self) -> int:
@@ -74,7 +76,10 @@ class WorkerRole:
         self.blobs = blobs
         self._bank = Bank(sizes.slots, sizes.hidden_size, device)
         self._rows = ProgramRows(
-            layers=sorted(blocks), rows=sizes.rows, bank=self._bank, load_row=self._load_row
+            places=[Place(layer) for layer in sorted(blocks)],
+            rows=sizes.rows,
+            bank=self._bank,
+            load_row=self._load_row,
         )
         tokens = TokenMap(sizes.max_tokens, device)
         self.fill = StepFill(self._rows, tokens)

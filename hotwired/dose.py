@@ -2,13 +2,15 @@
 
 The dose of a layer is the sum over what stacks there of |scale| * ||row||, divided by the
 reference norm of the residual stream after that layer: an upper bound of ||added|| / ||stream||.
-The total is the sum over layers. Pure: no I/O, standard library only.
+An operation that is relative to the stream in itself adds its own bound, without a norm. The total
+is the sum over layers. Pure: no I/O, standard library only.
 """
 
 import enum
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 ALLOWED = "allowed"
 CLAMPED = "clamped"
@@ -28,6 +30,20 @@ _LEAST_FACTOR = 2.0**-1022
 # A clamped dose stays this much below the limit, so that the rounding of the products and of
 # their sum can't lift it over.
 _MARGIN = 1.0 - 2.0**-40
+
+
+class Contribution(NamedTuple):
+    """What one operation adds at one layer, at most.
+
+    Attributes:
+        layer: the layer after which the stream is changed; -1 is before the first.
+        amount: the L2 norm of what is added, in the stream's own units.
+        relative: what is added besides, over the norm of the token's own stream.
+    """
+
+    layer: int
+    amount: float
+    relative: float = 0.0
 
 
 class DoseMode(enum.Enum):
@@ -89,8 +105,8 @@ class DoseDecision:
     reason: str | None = None
 
 
-def decide(policy: DosePolicy, contributions: Sequence[tuple[int, float]]) -> DoseDecision:
-    """Decides on contributions (layer, |scale| * ||row||), several of which may share a layer.
+def decide(policy: DosePolicy, contributions: Sequence[Contribution]) -> DoseDecision:
+    """Decides on contributions, several of which may share a layer.
 
     Without a limit everything is allowed and no norm is needed. An amount that is NaN, infinite
     or negative counts as an infinite dose.
@@ -117,23 +133,40 @@ def usable_norm(norm: object) -> bool:
     return type(norm) in (float, int) and _TINY <= norm < math.inf  # type: ignore[operator]
 
 
-def _by_layer(contributions: Sequence[tuple[int, float]]) -> dict[int, list[float]]:
-    amounts: dict[int, list[float]] = {}
-    for layer, amount in contributions:
-        amounts.setdefault(layer, []).append(amount if 0.0 <= amount < math.inf else math.inf)
-    return amounts
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """What stacks at one layer: norms of what is added, and bounds relative to the stream."""
+
+    amounts: list[float] = field(default_factory=list)
+    relative: list[float] = field(default_factory=list)
+
+
+def _by_layer(contributions: Sequence[Contribution]) -> dict[int, _Layer]:
+    layers: dict[int, _Layer] = {}
+    for layer, amount, relative in contributions:
+        parts = layers.setdefault(layer, _Layer())
+        parts.amounts.append(_finite(amount))
+        parts.relative.append(_finite(relative))
+    return layers
+
+
+def _finite(amount: float) -> float:
+    return amount if 0.0 <= amount < math.inf else math.inf
 
 
 def _measure(
-    policy: DosePolicy, amounts: Mapping[int, list[float]]
+    policy: DosePolicy, layers: Mapping[int, _Layer]
 ) -> tuple[dict[int, float], list[int]]:
-    """Returns the dose of each layer that has a usable norm, and the layers that have none."""
+    """Returns the dose of each layer where it is known, and the layers that lack a usable norm."""
     doses: dict[int, float] = {}
     unknown: list[int] = []
-    for layer, parts in amounts.items():
+    for layer, parts in layers.items():
         norm = policy.reference_norms.get(layer)
+        amount, relative = _sum(parts.amounts), _sum(parts.relative)
         if norm is not None and usable_norm(norm):
-            doses[layer] = _sum(parts) / norm
+            doses[layer] = amount / norm + relative
+        elif amount == 0.0 and relative > 0.0:
+            doses[layer] = relative
         else:
             unknown.append(layer)
     return doses, unknown

@@ -21,7 +21,9 @@ def _with_steering(inner: Callable[..., Any]) -> Callable[..., Any]:
     ) -> tuple[tuple[Any, ...] | None, int]:
         keys, next_mm_idx = inner(request, start_token_idx, end_token_idx, start_mm_idx)
         engine = process.engine
-        key = engine.block_key(request.request_id, end_token_idx) if engine else None
+        key = None
+        if engine is not None:
+            key = engine.block_key(request.request_id, start_token_idx, end_token_idx)
         if key is None:
             return keys, next_mm_idx
         return (*(keys or ()), ("hotwired", key)), next_mm_idx

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
+from hotwire_plugin.admission import Prompt
 from hotwire_plugin.engine_seam.identity import identity_of
 from hotwire_plugin.engine_seam.patch import replace
 from hotwire_plugin.engine_seam.worker import disarmed_reason_of
@@ -24,7 +26,11 @@ def _then_become_engine(inner: Callable[..., Any]) -> Callable[..., Any]:
         # By now the workers have been started, so a gRPC server cannot be forked into them.
         result = inner(self, vllm_config, *args, **kwargs)
         reasons = self.model_executor.collective_rpc(disarmed_reason_of)
-        process.become_engine(identity_of(vllm_config), next(filter(None, reasons), ""))
+        process.become_engine(
+            identity_of(vllm_config),
+            next(filter(None, reasons), ""),
+            cache(partial(_special_tokens, vllm_config)),
+        )
         return result
 
     return _initialize_kv_caches
@@ -34,11 +40,12 @@ def _admitted(inner: Callable[..., Any]) -> Callable[..., Any]:
     def preprocess_add_request(self: Any, request: Any) -> Any:
         params, engine = request.sampling_params, process.engine
         if params is not None and engine is not None:
-            prompt_len = len(request.prompt_token_ids or ())
             # A core in its caller's process gets the caller's object, which the choices of one
             # request share: what is written into it would be read as theirs.
             request.sampling_params = own = copy.copy(params)
-            own.extra_args = engine.admit(params.extra_args, request.request_id, prompt_len)
+            own.extra_args = engine.admit(
+                params.extra_args, request.request_id, _prompt_of(request)
+            )
         try:
             return inner(self, request)
         except Exception:
@@ -48,3 +55,20 @@ def _admitted(inner: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return preprocess_add_request
+
+
+def _prompt_of(request: Any) -> Prompt:
+    tokens, embeddings = request.prompt_token_ids, getattr(request, "prompt_embeds", None)
+    if tokens is None and embeddings is not None:
+        return Prompt(len(embeddings))
+    return Prompt(len(tokens or ()), tokens or ())
+
+
+def _special_tokens(vllm_config: Any) -> frozenset[int] | None:
+    """Return the ids of the tokenizer's special tokens, None if the engine goes without one."""
+    model_config = vllm_config.model_config
+    if model_config.skip_tokenizer_init:
+        return None
+    from vllm.tokenizers import cached_tokenizer_from_config
+
+    return frozenset(cached_tokenizer_from_config(model_config).all_special_ids)

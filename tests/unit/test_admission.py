@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hotwire_plugin import resolve
 from hotwire_plugin.admission import REASONS, Admission, Admitted, Refusal
 from hotwire_plugin.program import PROGRAM_KEY, SPEC_KEY, Program, ProgramOp
+from hotwire_plugin.shape import ModelShape
 from hotwire_plugin.snapshot import EnginePolicy, Snapshot, SnapshotHolder, VectorMeta
 from hotwired.dose import DoseMode, DosePolicy
 from tests.support.admissions import CALM, JOY, LAYERS, VECTORS, admission, limit
@@ -24,7 +25,7 @@ def test_asking_for_nothing_is_no_failure(raw: str | None) -> None:
     """No specification, no entries or only scales of 0: no program and no reason."""
     assert admission(dose=limit()).decide(raw, "r") == Admitted()
     subject = admission()
-    assert subject.admit({SPEC_KEY: raw}, "r") is None
+    assert subject.admit({SPEC_KEY: raw}, "r").extra_args is None
     assert subject.report().requests_unsteered_total == {}
 
 
@@ -32,15 +33,25 @@ REASONS_OF = {
     "SPEC_TOO_LARGE": "[" * 1_000_000,
     "SPEC_NOT_JSON": "{",
     "SPEC_INVALID": "[" * 10_000,
-    "UNKNOWN_FIELD": {"id": "joy", "positions": {}},
+    "UNKNOWN_FIELD": {"id": "joy", "position": 3},
+    "POSITIONS_INVALID": {"id": "joy", "positions": ["-"]},
+    "SITE_UNKNOWN": {"id": "joy", "site": "middle"},
+    "STREAM_INVALID": {"id": "joy", "stream": -1},
+    "OP_ARGUMENT_INVALID": {"id": "joy", "cap": 0.5},
     "LAYER_INVALID": {"id": "joy", "layer": -1},
-    "OP_UNSUPPORTED": {"id": "joy", "op": "ablate"},
+    "OP_UNSUPPORTED": {"id": "joy", "op": "rotate"},
     "TOO_MANY_ENTRIES": [{"id": "joy"}] * 65,
     "VECTOR_NOT_FOUND": {"id": "joyy"},
     "LAYER_REQUIRED": {"id": "calm"},
     "LAYER_OUT_OF_RANGE": {"id": "calm", "layer": LAYERS},
     "LAYER_NOT_IN_VECTOR": {"id": "joy", "layer": [10, 20]},
+    "SCALES_MISMATCH": {"id": "joy", "scale": [1.0, 2.0]},
+    "SITE_NOT_ARMED": {"id": "joy", "site": "attn_out"},
+    "STREAM_OUT_OF_RANGE": {"id": "joy", "stream": 1},
+    "ZERO_DIRECTION": {"id": "flat", "layer": 3, "op": "ablate"},
+    "TOKENIZER_REQUIRED": {"id": "joy", "skip_special_tokens": True},
     "TOO_MANY_OPS": [{"id": "joy"}] * 9,
+    "TOO_MANY_SETS": [{"id": "joy", "layer": 10 + n, "from_generated": n} for n in range(9)],
     "SCALE_NOT_FINITE": '{"id": "joy", "scale": NaN}',
     "DOSE_EXCEEDED": {"id": "joy", "scale": 2.51},
     "DOSE_UNKNOWN_NORM": {"id": "calm", "layer": 29, "scale": 0.001},
@@ -66,7 +77,7 @@ def test_every_reason_degrades(reason: str, caplog: pytest.LogCaptureFixture) ->
     """The request runs unsteered, is counted by reason and logged in one line with its id."""
     subject, raw = subject_for(reason)
     with caplog.at_level(logging.WARNING, "hotwire_plugin.admission"):
-        assert subject.admit({SPEC_KEY: raw, "other": 1}, "request-7") == {"other": 1}
+        assert subject.admit({SPEC_KEY: raw, "other": 1}, "request-7").extra_args == {"other": 1}
     lines = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert len(lines) == 1
     line = lines[0].getMessage()
@@ -116,7 +127,7 @@ def test_what_is_fine_is_not_refused() -> None:
 def test_the_kill_switch_does_not_touch_unsteered_requests() -> None:
     """Only a request that asks for steering has a reason."""
     subject = admission(kill_switch=True, strict=True)
-    assert subject.admit({"other": 1}, "r") == {"other": 1}
+    assert subject.admit({"other": 1}, "r").extra_args == {"other": 1}
     assert subject.refuse({"other": 1}) is None
     assert subject.report().requests_unsteered_total == {}
 
@@ -124,7 +135,7 @@ def test_the_kill_switch_does_not_touch_unsteered_requests() -> None:
 def test_the_engine_gets_the_program_and_not_the_spec() -> None:
     """The caller's dict is left alone."""
     given_args = {SPEC_KEY: '{"id": "joy"}', "other": [1]}
-    args = admission().admit(given_args, "r")
+    args = admission().admit(given_args, "r").extra_args
     assert args is not None
     assert set(args) == {PROGRAM_KEY, "other"}
     assert Program.decode(args[PROGRAM_KEY]) == admission().decide({"id": "joy"}, "r").program
@@ -138,7 +149,7 @@ def test_a_program_of_the_client_is_always_removed(spec: dict[str, object]) -> N
     """Only admission makes programs: a client's passed no dose limit."""
     forged = Program((ProgramOp(CALM, 0, 1e6, "add", "all"),)).encode()
     for subject in (admission(), admission(kill_switch=True), admission(lambda: "off")):
-        args = subject.admit({PROGRAM_KEY: forged, **spec}, "r") or {}
+        args = subject.admit({PROGRAM_KEY: forged, **spec}, "r").extra_args or {}
         assert args.get(PROGRAM_KEY) != forged
         assert SPEC_KEY not in args
 
@@ -147,7 +158,7 @@ def test_a_program_of_the_client_is_always_removed(spec: dict[str, object]) -> N
 def test_other_requests_are_passed_on_as_they_are(args: dict[str, object] | None) -> None:
     """The same object, counted and no more."""
     subject = admission()
-    assert subject.admit(args, "r") is args
+    assert subject.admit(args, "r").extra_args is args
     assert subject.report().requests_total == 1
     assert subject.report().requests_live == 0
 
@@ -174,7 +185,7 @@ def test_the_record_of_live_requests() -> None:
 def test_a_new_snapshot_is_used_from_the_next_request_on() -> None:
     """A cached decision belongs to its snapshot; a running request keeps its revision."""
     holder = SnapshotHolder(Snapshot(1, VECTORS, EnginePolicy()))
-    subject = Admission(holder, LAYERS, lambda: None)
+    subject = Admission(holder, ModelShape(LAYERS), lambda: None)
     args = {SPEC_KEY: '{"id": "joy"}'}
     subject.admit(args, "one")
     moved = {**VECTORS, "joy": VectorMeta("joy", CALM, (1,), (1.0,))}
@@ -206,7 +217,7 @@ def test_an_unexpected_exception_is_internal(
     monkeypatch.setattr(resolve.dose, "decide", fail)
     subject = admission()
     for request in ("one", "two"):
-        assert subject.admit({SPEC_KEY: '{"id": "joy"}'}, request) is None
+        assert subject.admit({SPEC_KEY: '{"id": "joy"}'}, request).extra_args is None
     assert subject.report().requests_unsteered_total == {"INTERNAL": 2}
     assert caplog.text.count("Traceback") == 1
     monkeypatch.undo()
@@ -268,7 +279,7 @@ plausible = st.fixed_dictionaries(
 def test_anything_is_admitted_or_declined(raw: object, mode: DoseMode, per_layer: float) -> None:
     """Never an exception nor INTERNAL; what comes out round trips."""
     subject = admission(dose=limit(mode, per_layer))
-    args = subject.admit({SPEC_KEY: raw}, "r")
+    args = subject.admit({SPEC_KEY: raw}, "r").extra_args
     unsteered = subject.report().requests_unsteered_total
     assert set(unsteered) <= REASONS - {"INTERNAL"}
     assert (args is None) or not unsteered
@@ -279,7 +290,7 @@ def test_anything_is_admitted_or_declined(raw: object, mode: DoseMode, per_layer
 def test_a_revision_is_on_record_before_a_commit_that_drops_it_returns() -> None:
     """Admissions and commits race; whoever gets a revision is seen by a report after the commit."""
     holder = SnapshotHolder()
-    subject = Admission(holder, LAYERS, lambda: None)
+    subject = Admission(holder, ModelShape(LAYERS), lambda: None)
     stop, failures = threading.Event(), list[str]()
     got: dict[str, str] = {}
 
@@ -288,7 +299,7 @@ def test_a_revision_is_on_record_before_a_commit_that_drops_it_returns() -> None
             if stop.is_set():
                 return
             request = f"{thread}-{n}"
-            args = subject.admit({SPEC_KEY: '{"id": "joy"}'}, request) or {}
+            args = subject.admit({SPEC_KEY: '{"id": "joy"}'}, request).extra_args or {}
             if PROGRAM_KEY in args:
                 got[request] = Program.decode(args[PROGRAM_KEY]).ops[0].revision
             subject.finish(f"{thread}-{n - 50}")
@@ -315,7 +326,7 @@ def test_a_revision_is_on_record_before_a_commit_that_drops_it_returns() -> None
 def test_a_commit_waits_for_an_admission_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """An admission that has read the old snapshot is on record before the commit returns."""
     holder = SnapshotHolder(Snapshot(1, VECTORS, EnginePolicy()))
-    subject = Admission(holder, LAYERS, lambda: None)
+    subject = Admission(holder, ModelShape(LAYERS), lambda: None)
     about_to_record, go_on = threading.Event(), threading.Event()
     record = subject._ledger.record
 

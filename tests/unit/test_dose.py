@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotwired.dose import OUTCOMES, DoseMode, DosePolicy, decide
+from hotwired import dose
+from hotwired.dose import OUTCOMES, Contribution, DoseDecision, DoseMode, DosePolicy
 
 NORMS = dict.fromkeys(range(8), 10.0)
 
@@ -14,6 +15,11 @@ NORMS = dict.fromkeys(range(8), 10.0)
 def policy(mode: DoseMode = DoseMode.REJECT, **limits: object) -> DosePolicy:
     """A policy with a reference norm of 10 at layers 0 to 7."""
     return DosePolicy(**{"mode": mode, "reference_norms": NORMS, **limits})  # type: ignore[arg-type]
+
+
+def decide(policy: DosePolicy, parts: list[tuple[int, float]]) -> DoseDecision:
+    """Decide on (layer, amount) pairs."""
+    return dose.decide(policy, [Contribution(*part) for part in parts])
 
 
 def test_without_a_limit_no_norm_is_needed() -> None:

@@ -5,24 +5,24 @@ import json
 
 import pytest
 
+from hotwire_plugin.admission import Admission, Prompt
 from hotwire_plugin.engine_role import EngineRole
 from hotwire_plugin.program import PROGRAM_KEY
+from hotwire_plugin.shape import ModelShape
 from hotwire_plugin.snapshot import EnginePolicy, Snapshot, SnapshotHolder
 from tests.support.admissions import LAYERS, VECTORS
 
 
 def role() -> tuple[EngineRole, SnapshotHolder]:
     """Return an engine by generation 1 with vectors, and its snapshot holder."""
-    from hotwire_plugin.admission import Admission
-
     holder = SnapshotHolder(Snapshot(1, VECTORS, EnginePolicy()))
-    return EngineRole(Admission(holder, LAYERS, lambda: None), holder), holder
+    return EngineRole(Admission(holder, ModelShape(LAYERS), lambda: None), holder), holder
 
 
 def admit(engine: EngineRole, request_id: str, prompt_len: int = 40, **spec: object) -> str:
     """Admit a request that asks for ``spec``; return its encoded program."""
     extra = {"hotwire": json.dumps({"id": "joy", **spec})}
-    admitted = engine.admit(extra, request_id, prompt_len)
+    admitted = engine.admit(extra, request_id, Prompt(prompt_len))
     assert admitted is not None
     return str(admitted[PROGRAM_KEY])
 
@@ -40,8 +40,8 @@ def test_equal_programs_share_blocks_and_others_do_not() -> None:
     admit(engine, "a", scale=1.0)
     admit(engine, "b", scale=1)
     admit(engine, "c", scale=2.0)
-    engine.admit(None, "d", 40)
-    keys = [engine.block_key(request, 16) for request in "abcd"]
+    engine.admit(None, "d", Prompt(40))
+    keys = [engine.block_key(request, 0, 16) for request in "abcd"]
     assert keys[0] == keys[1] is not None
     assert keys[2] not in (keys[0], None)
     assert keys[3] is None
@@ -51,8 +51,8 @@ def test_blocks_below_the_first_steered_position_are_everybodys() -> None:
     """A decode-only request keys only blocks that reach past its prompt."""
     engine, _ = role()
     admit(engine, "a", prompt_len=40, decode_only=True)
-    assert engine.block_key("a", 40) is None
-    assert engine.block_key("a", 41) is not None
+    assert engine.block_key("a", 24, 40) is None
+    assert engine.block_key("a", 32, 48) is not None
 
 
 def test_where_the_prompt_ends_is_part_of_a_generated_blocks_key() -> None:
@@ -65,12 +65,12 @@ def test_where_the_prompt_ends_is_part_of_a_generated_blocks_key() -> None:
         admit(engine, f"{scope} first", prompt_len=40, scope=scope)
         admit(engine, f"{scope} next", prompt_len=44, scope=scope)
         first, follow_up = f"{scope} first", f"{scope} next"
-        assert engine.block_key(first, 32) == engine.block_key(follow_up, 32)
-        assert engine.block_key(first, 48) != engine.block_key(follow_up, 48)
-        assert engine.block_key(first, 48) != engine.block_key(follow_up, 32)
+        assert engine.block_key(first, 16, 32) == engine.block_key(follow_up, 16, 32)
+        assert engine.block_key(first, 32, 48) != engine.block_key(follow_up, 32, 48)
+        assert engine.block_key(first, 32, 48) != engine.block_key(follow_up, 16, 32)
     admit(engine, "all first", prompt_len=40)
     admit(engine, "all next", prompt_len=44)
-    assert engine.block_key("all first", 48) == engine.block_key("all next", 48)
+    assert engine.block_key("all first", 32, 48) == engine.block_key("all next", 32, 48)
 
 
 @pytest.mark.parametrize("request_id", ["", *"0123456789abcdef"])
@@ -78,13 +78,13 @@ def test_any_request_id_is_secluded_once(request_id: str) -> None:
     """A request is secluded whatever its id is, even one that its program's digest ends with."""
     engine, _ = role()
     admit(engine, request_id)
-    shared = engine.block_key(request_id, 16)
+    shared = engine.block_key(request_id, 0, 16)
     assert engine.seclude(request_id)
     assert not engine.seclude(request_id)
-    assert engine.block_key(request_id, 16) != shared
+    assert engine.block_key(request_id, 0, 16) != shared
     engine.finish(request_id)
     admit(engine, request_id)
-    assert engine.block_key(request_id, 16) == shared
+    assert engine.block_key(request_id, 0, 16) == shared
 
 
 def test_the_stamp_says_off_once_and_stays_off() -> None:
@@ -103,12 +103,12 @@ def test_a_secluded_request_shares_with_nobody() -> None:
     engine, _ = role()
     admit(engine, "a")
     admit(engine, "b")
-    shared = engine.block_key("a", 16)
+    shared = engine.block_key("a", 0, 16)
     assert engine.seclude("a")
     assert not engine.seclude("a")
     assert not engine.seclude("unsteered")
-    assert engine.block_key("a", 16) not in (shared, None)
-    assert engine.block_key("b", 16) == shared
+    assert engine.block_key("a", 0, 16) not in (shared, None)
+    assert engine.block_key("b", 0, 16) == shared
 
 
 def test_nothing_is_kept_of_an_ended_request() -> None:
@@ -120,5 +120,5 @@ def test_nothing_is_kept_of_an_ended_request() -> None:
     engine.finish("a")
     report = engine.report()
     assert (report.requests_live, list(report.revisions_in_use)) == (0, [])
-    assert engine.block_key("a", 16) is None
-    assert not engine._identities
+    assert engine.block_key("a", 0, 16) is None
+    assert not engine._placements

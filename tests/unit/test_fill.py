@@ -13,6 +13,7 @@ from hotwire_plugin.bank import Bank
 from hotwire_plugin.fill import StepFill, TokenMap
 from hotwire_plugin.program import Program, ProgramOp
 from hotwire_plugin.rows import ProgramRows
+from hotwire_plugin.shape import Place
 
 REVISION = "a" * 64
 MISSING = "d" * 64
@@ -32,7 +33,7 @@ def fill_of(rows: int = 17) -> StepFill:
         return np.ones(4, dtype=np.float32)
 
     cpu = torch.device("cpu")
-    table = ProgramRows(layers=(0,), rows=rows, bank=Bank(9, 4, cpu), load_row=load)
+    table = ProgramRows(places=[Place(0)], rows=rows, bank=Bank(9, 4, cpu), load_row=load)
     return StepFill(table, TokenMap(64, cpu))
 
 

@@ -1,15 +1,29 @@
 """Requests that come, go and share batches in any order get what a plain model says, always."""
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numpy as np
+import pytest
 import torch
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from hotwire_plugin.bank import Bank
 from hotwire_plugin.fill import StepFill, TokenMap
+from hotwire_plugin.layout import Spans
+from hotwire_plugin.placement import OpSet, Placement
+from hotwire_plugin.positions import EVERYWHERE, SCOPES, Positions
 from hotwire_plugin.program import Program, ProgramOp
 from hotwire_plugin.rows import ProgramRows
+from hotwire_plugin.shape import Place
+from tests.support.steering_math import acts
 
 LAYERS, BATCH, SLOTS, REVISIONS = 2, 3, 4, 6
 REQUESTS = st.integers(0, 6).map(str)
@@ -19,7 +33,15 @@ OPS = st.builds(
     st.integers(0, LAYERS),  # the last is another stage's
     st.sampled_from([1.0, -2.0, 0.5]),
     st.just("add"),
-    st.sampled_from(["all", "prompt", "generated"]),
+    st.sampled_from(SCOPES),
+    st.sampled_from(
+        [
+            *[EVERYWHERE] * 3,
+            Positions(include=((2, 5), (-1, -1))),
+            Positions(exclude=((0, 0), (3, 3))),
+            Positions(generated=(1, 3)),
+        ]
+    ),
 )
 SPANS = st.lists(
     st.tuples(REQUESTS, st.integers(0, 6), st.integers(1, 5), st.integers(0, 8)),
@@ -49,7 +71,10 @@ class FillModel(RuleBasedStateMachine):
         cpu = torch.device("cpu")
         self.bank = Bank(SLOTS + 1, 4, cpu)
         self.rows = ProgramRows(
-            layers=range(LAYERS), rows=2 * BATCH + 1, bank=self.bank, load_row=load
+            places=[Place(layer) for layer in range(LAYERS)],
+            rows=2 * BATCH + 1,
+            bank=self.bank,
+            load_row=load,
         )
         self.tokens = TokenMap(64, cpu)
         self.fill = StepFill(self.rows, self.tokens)
@@ -86,8 +111,7 @@ class FillModel(RuleBasedStateMachine):
         ):
             program = self.live.get(request) if enabled else None
             for i in range(length):
-                phase = "prompt" if first + i < prompt else "generated"
-                assert self._does(rows[at + i]) == _wanted(program, phase)
+                assert self._does(rows[at + i]) == _wanted(program, first + i, prompt)
         assert not any(rows[start[-1] :])
         assert self.fill.active == any(rows)
 
@@ -125,13 +149,35 @@ class FillModel(RuleBasedStateMachine):
         assert self.live or not self.rows.in_use
 
 
-def _wanted(program: Program | None, phase: str) -> list[float]:
+def _wanted(program: Program | None, position: int, prompt_len: int) -> list[float]:
     added = [0.0] * LAYERS
-    for op in program.active(phase) if program else ():
-        if op.layer < LAYERS:
+    for op in program.ops if program else ():
+        if op.layer < LAYERS and acts(op, position, prompt_len):
             added[op.layer] += op.scale * value(op.revision, op.layer)
     return added
 
 
 TestFillModel = FillModel.TestCase
 TestFillModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def _late_by_one(inner: Callable[..., Iterator[tuple[int, OpSet]]]) -> Callable[..., Any]:
+    return lambda self, start, stop: inner(self, start + 1, stop + 1)
+
+
+def _prompt_too_long(inner: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, n: inner(self._replace(prompt_len=self.prompt_len + 1), n)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "planted"),
+    [(Placement, "between", _late_by_one), (Spans, "phases", _prompt_too_long)],
+)
+def test_the_model_finds_a_planted_off_by_one(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, planted: Callable[..., Any]
+) -> None:
+    """One position too late, in either way that rows are laid out, does not get past it."""
+    monkeypatch.setattr(owner, name, planted(getattr(owner, name)))
+    tries = settings(max_examples=400, deadline=None, phases=[Phase.generate], database=None)
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        run_state_machine_as_test(FillModel, settings=tries)

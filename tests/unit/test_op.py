@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotwire_plugin import op, op_forms
+from hotwire_plugin import op
 from hotwire_plugin.op_reference import steer_reference
 from tests.unit.op_cases import KINDS, ROWS, Case, check, make, same_bits
 
@@ -263,46 +263,3 @@ def _single(
         limit=torch.full((2,), limit),
         token_row=torch.ones(hidden.shape[0], dtype=torch.int32),
     )
-
-
-@given(scale=st.floats(-10, 10, width=32), seed=st.integers(0, 99))
-def test_add_is_an_add(scale: float, seed: int) -> None:
-    """The coefficients of "add" add scale times the vector."""
-    rng = torch.Generator().manual_seed(seed)
-    x, v = torch.randn(2, 8, generator=rng), torch.randn(8, generator=rng)
-    case = _single(x.clone(), [op_forms.coefficients("add", scale)[:4]], vector=tuple(v.tolist()))
-    steer(*case.args)
-    # one rounding of the product, one of the sum, or one of both (fused)
-    assert torch.allclose(case.hidden, x + scale * v, rtol=2.0**-22, atol=2.0**-20)
-
-
-def test_only_add_is_known() -> None:
-    """Other ops are refused by name."""
-    assert op_forms.coefficients("add", 0.5) == (0.5, 0.0, 0.0, 0.0, -math.inf, math.inf)
-    with pytest.raises(ValueError, match="'ablate'"):
-        op_forms.coefficients("ablate", 1.0)
-
-
-@pytest.mark.parametrize("form", ["norm-matched add", "ablate", "keep and scale", "cap", "pin"])
-def test_the_form_covers(form: str) -> None:
-    """The table in op_forms is true: each form's coefficients do what its formula says."""
-    rng = torch.Generator().manual_seed(5)
-    x, v = torch.randn(6, 8, generator=rng).double(), torch.randn(8, generator=rng).double()
-    norm, dot, s = float(v.norm()), x @ v, 0.7
-    along = v / norm**2
-    want, terms, bounds = {
-        "norm-matched add": (x + s * x.norm(dim=1)[:, None] * v / norm, (0, s / norm, 0, 0), None),
-        "ablate": (x - s * dot[:, None] * along, (0, 0, -s / norm**2, 0), None),
-        "keep and scale": (
-            x + ((s - 1) * dot)[:, None] * along, (0, 0, (s - 1) / norm**2, 0), None
-        ),
-        "cap": (
-            x + (dot.clamp(-0.5, 0.5) - dot)[:, None] * along, (0, 0, 0, 1 / norm**2), (-0.5, 0.5)
-        ),
-        "pin": (x + (1.5 - dot)[:, None] * along, (0, 0, 0, 1 / norm**2), (1.5, 1.5)),
-    }[form]  # fmt: skip
-    case = _single(
-        x.float(), [terms], vector=tuple(v.tolist()), bounds=bounds or (-math.inf, math.inf)
-    )
-    steer(*case.args)
-    assert torch.allclose(case.hidden.double(), want, atol=1e-5)  # float32, a width of 8

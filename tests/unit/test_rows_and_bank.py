@@ -5,8 +5,10 @@ import pytest
 import torch
 
 from hotwire_plugin.bank import Bank, BankFull
+from hotwire_plugin.op_forms import Direction
 from hotwire_plugin.program import ProgramOp
 from hotwire_plugin.rows import NO_OPS, NOT_PLACED, ProgramError, ProgramRows
+from hotwire_plugin.shape import Place
 
 CPU = torch.device("cpu")
 REVISION = "a" * 64
@@ -30,13 +32,21 @@ def table(rows: int = 4, slots: int = 9, layers: tuple[int, ...] = (0, 1)) -> Pr
     def load(revision: str, layer: int) -> np.ndarray:
         return row(held[revision] + 10 * layer)
 
-    return ProgramRows(layers=layers, rows=rows, bank=Bank(slots, 4, CPU), load_row=load)
+    return ProgramRows(
+        places=[Place(layer) for layer in layers],
+        rows=rows,
+        bank=Bank(slots, 4, CPU),
+        load_row=load,
+    )
 
 
 def test_one_slot_serves_all_users_of_a_row() -> None:
     """Two programs that need the same row of the same revision take one slot between them."""
     bank = Bank(4, 4, CPU)
-    first, second = bank.acquire((REVISION, 0), row(1)), bank.acquire((REVISION, 0), row(1))
+    first, second = (
+        bank.acquire(Direction(REVISION, 0), lambda: row(1)),
+        bank.acquire(Direction(REVISION, 0), lambda: row(1)),
+    )
     assert first == second != 0
     assert bank.in_use == 1
     assert bank.rows[first].tolist() == [1, 1, 1, 1]
@@ -45,20 +55,23 @@ def test_one_slot_serves_all_users_of_a_row() -> None:
 def test_released_rows_stay_until_their_slot_is_needed() -> None:
     """A row that comes back finds its old slot; the least recently released one is given up."""
     bank = Bank(3, 4, CPU)
-    a, b = bank.acquire((REVISION, 0), row(1)), bank.acquire((REVISION, 1), row(2))
-    bank.release((REVISION, 0))
-    bank.release((REVISION, 1))
-    assert bank.acquire((REVISION, 1), row(2)) == b
-    assert bank.acquire((OTHER, 0), row(3)) == a
+    a, b = (
+        bank.acquire(Direction(REVISION, 0), lambda: row(1)),
+        bank.acquire(Direction(REVISION, 1), lambda: row(2)),
+    )
+    bank.release(Direction(REVISION, 0))
+    bank.release(Direction(REVISION, 1))
+    assert bank.acquire(Direction(REVISION, 1), lambda: row(2)) == b
+    assert bank.acquire(Direction(OTHER, 0), lambda: row(3)) == a
     assert bank.rows[a].tolist() == [3, 3, 3, 3]
 
 
 def test_a_full_bank_is_an_error_and_slot_zero_is_never_given() -> None:
     """The bank refuses rather than overwrite a row in use, and row 0 of it stays zero."""
     bank = Bank(2, 4, CPU)
-    bank.acquire((REVISION, 0), row(1))
+    bank.acquire(Direction(REVISION, 0), lambda: row(1))
     with pytest.raises(BankFull):
-        bank.acquire((REVISION, 1), row(2))
+        bank.acquire(Direction(REVISION, 1), lambda: row(2))
     assert not bank.rows[0].any()
 
 

@@ -59,9 +59,7 @@ def test_a_moved_name_disarms_the_process_and_nothing_is_raised() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=os.environ
     )
-    assert done.stdout == (
-        "moved: EngineCore._initialize_kv_caches is not in this vLLM\n"
-    )
+    assert done.stdout == ("moved: EngineCore._initialize_kv_caches is not in this vLLM\n")
     assert "disarmed" in done.stderr
 
 

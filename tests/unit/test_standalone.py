@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from hotwire_plugin.admission import Admission
+from hotwire_plugin.shape import ModelShape
 from hotwire_plugin.snapshot import SnapshotHolder
 from hotwire_plugin.standalone import Standalone, from_environment
 from hotwired.dose import DoseMode, DosePolicy
@@ -218,7 +219,7 @@ def test_requests_of_a_hotwire_user(tmp_path: Path) -> None:
     norms = tmp_path / "norms.json"
     norms.write_text('{"1": 8.0}')
     standalone = load(tmp_path, norms=norms, limit="1.0")
-    admission = Admission(SnapshotHolder(standalone.snapshot), 4, lambda: None)
+    admission = Admission(SnapshotHolder(standalone.snapshot), ModelShape(4), lambda: None)
     single = admission.decide('{"id": "joy", "layer": 1, "scale": 1.5}', "r")
     assert (single.reason, single.dose_outcome) == (None, "allowed")
     several = '[{"id": "joy", "layer": 1}, {"id": "joy", "layer": 2, "decode_only": true}]'

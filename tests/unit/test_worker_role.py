@@ -5,6 +5,7 @@ import torch
 
 from hotwire_plugin import op
 from hotwire_plugin.blobs import BlobStore
+from hotwire_plugin.placement import MAX_SETS
 from hotwire_plugin.worker import WorkerRole, WorkerSizes
 from tests.unit.test_layers import Block, Model
 
@@ -32,7 +33,7 @@ def test_a_batch_never_runs_out_of_rows() -> None:
     """There is a row for the prompt and one for the generation of each request of a batch."""
     for max_requests in (1, 7, 256):
         worker, _ = role(max_requests)
-        assert worker.report().rows_capacity >= 2 * max_requests
+        assert worker.report().rows_capacity >= MAX_SETS * max_requests
 
 
 def test_the_bank_holds_a_program_at_all_layers_whatever_its_budget() -> None:
