@@ -10,6 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from hotwire_plugin.program import ProgramOp
+from tests.support.residuals import reference
+from tests.support.steering_math import Load
+
 
 @dataclass(frozen=True)
 class Steered:
@@ -47,6 +51,16 @@ class HfReference:
         with torch.inference_mode(), self._hooked(batch):
             logits: torch.Tensor = self._model(tokens, use_cache=False).logits
         return torch.log_softmax(logits.float(), dim=-1)
+
+    def stream(
+        self, tokens: Sequence[int], ops: Sequence[ProgramOp], prompt_len: int, load: Load
+    ) -> torch.Tensor:
+        """Return the residual stream behind the last block, (n, hidden) fp32, after any ops."""
+        blocks = self._model.model.layers
+        return reference(blocks, self._run, tokens, ops=ops, prompt_len=prompt_len, load=load)
+
+    def _run(self, tokens: torch.Tensor) -> Any:
+        return self._model(tokens, use_cache=False)
 
     @contextmanager
     def _hooked(self, batch: Sequence[Steered]) -> Iterator[None]:
