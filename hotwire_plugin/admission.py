@@ -176,10 +176,10 @@ class Admission:
         Without its prompt, what depends on that is left to the engine.
         """
         raw_spec = extra_args.get(SPEC_KEY) if extra_args else None
-        admitted, _ = self._placed(raw_spec, "", prompt or Prompt())
-        if admitted.reason is None or not admitted.strict:
+        if not self.decide(raw_spec, "").strict:
             return None
-        return Refusal(admitted.reason, admitted.message)
+        admitted, _ = self._placed(raw_spec, "", prompt or Prompt())
+        return Refusal(admitted.reason, admitted.message) if admitted.reason else None
 
     def finish(self, request_id: str) -> None:
         """Takes a request that has ended, or was never admitted, off the record."""

@@ -23,6 +23,9 @@ from hotwired.errors import HotwireError
 from hotwired.run_dir import run_dir, socket_path
 from hotwired.vector_file import check_fits
 
+SpecialTokens = Callable[[], AbstractSet[int] | None]
+"""Returns the ids of the tokenizer's special tokens, None without a tokenizer."""
+
 logger = logging.getLogger("hotwire_plugin.process")
 
 
@@ -96,7 +99,7 @@ class Process:
         self,
         identity: Identity,
         disarmed_reason: str,
-        special_tokens: Callable[[], AbstractSet[int] | None],
+        special_tokens: SpecialTokens,
     ) -> None:
         """Take the engine role, disarmed if a worker is, and serve."""
         if disarmed_reason:
@@ -107,10 +110,10 @@ class Process:
         self._node_for(identity).engine_report = self.engine.report
         self.serve(identity, "engine")
 
-    def become_frontend(self, identity: Identity) -> None:
+    def become_frontend(self, identity: Identity, special_tokens: SpecialTokens) -> None:
         """Take the frontend role, and serve."""
         model = ModelShape(identity.num_layers)
-        self.frontend = Admission(self._holder, model, self._why_disarmed)
+        self.frontend = Admission(self._holder, model, self._why_disarmed, special_tokens)
         self.serve(identity, "frontend")
 
     def blob_store(self, identity: Identity) -> BlobStore:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
-from hotwire_plugin.admission import Prompt
 from hotwire_plugin.engine_seam.identity import identity_of
 from hotwire_plugin.engine_seam.patch import replace
+from hotwire_plugin.engine_seam.prompt import prompt_of, special_tokens_of
 from hotwire_plugin.engine_seam.worker import disarmed_reason_of
 from hotwire_plugin.process import process
 
@@ -29,7 +28,7 @@ def _then_become_engine(inner: Callable[..., Any]) -> Callable[..., Any]:
         process.become_engine(
             identity_of(vllm_config),
             next(filter(None, reasons), ""),
-            cache(partial(_special_tokens, vllm_config)),
+            special_tokens_of(vllm_config),
         )
         return result
 
@@ -43,9 +42,7 @@ def _admitted(inner: Callable[..., Any]) -> Callable[..., Any]:
             # A core in its caller's process gets the caller's object, which the choices of one
             # request share: what is written into it would be read as theirs.
             request.sampling_params = own = copy.copy(params)
-            own.extra_args = engine.admit(
-                params.extra_args, request.request_id, _prompt_of(request)
-            )
+            own.extra_args = engine.admit(params.extra_args, request.request_id, prompt_of(request))
         try:
             return inner(self, request)
         except Exception:
@@ -55,20 +52,3 @@ def _admitted(inner: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return preprocess_add_request
-
-
-def _prompt_of(request: Any) -> Prompt:
-    tokens, embeddings = request.prompt_token_ids, getattr(request, "prompt_embeds", None)
-    if tokens is None and embeddings is not None:
-        return Prompt(len(embeddings))
-    return Prompt(len(tokens or ()), tokens or ())
-
-
-def _special_tokens(vllm_config: Any) -> frozenset[int] | None:
-    """Return the ids of the tokenizer's special tokens, None if the engine goes without one."""
-    model_config = vllm_config.model_config
-    if model_config.skip_tokenizer_init:
-        return None
-    from vllm.tokenizers import cached_tokenizer_from_config
-
-    return frozenset(cached_tokenizer_from_config(model_config).all_special_ids)

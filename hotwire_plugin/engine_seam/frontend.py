@@ -8,6 +8,7 @@ from typing import Any
 
 from hotwire_plugin.engine_seam.identity import identity_of
 from hotwire_plugin.engine_seam.patch import replace, resolve
+from hotwire_plugin.engine_seam.prompt import prompt_of, special_tokens_of
 from hotwire_plugin.process import process
 
 
@@ -32,7 +33,7 @@ def _then_become_frontend(inner: Callable[..., None]) -> Callable[..., None]:
         inner(self, *args, **kwargs)
         config = self.vllm_config
         rank = max(config.parallel_config._api_process_rank, 0)  # noqa: SLF001
-        process.become_frontend(identity_of(config, tp_rank=rank))
+        process.become_frontend(identity_of(config, tp_rank=rank), special_tokens_of(config))
 
     return __init__
 
@@ -45,10 +46,12 @@ def _checked(inner: Callable[..., Any]) -> Callable[..., Any]:
     def process_inputs(
         self: Any, request_id: str, prompt: Any, params: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        frontend = process.frontend
-        refusal = frontend.refuse(getattr(params, "extra_args", None)) if frontend else None
+        # Its own checks go first, and the prompt has been made into tokens after them.
+        request = inner(self, request_id, prompt, params, *args, **kwargs)
+        frontend, extra_args = process.frontend, getattr(params, "extra_args", None)
+        refusal = frontend.refuse(extra_args, prompt_of(request)) if frontend else None
         if refusal is not None:
             raise refused(f"hotwire: {refusal.reason}: {refusal.message}", parameter="vllm_xargs")
-        return inner(self, request_id, prompt, params, *args, **kwargs)
+        return request
 
     return process_inputs
