@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hotwire_plugin import spec as specs
-from hotwire_plugin.ledger import EngineCounters, Ledger
+from hotwire_plugin.ledger import EngineCounters, Ledger, Uses
+from hotwire_plugin.op_forms import directions
 from hotwire_plugin.placement import MAX_SETS, Placement
 from hotwire_plugin.program import PROGRAM_KEY, SPEC_KEY, Program
 from hotwire_plugin.resolve import RESOLVE_REASONS, DeclinedError, resolve
@@ -27,10 +28,11 @@ NODE_DISARMED = "NODE_DISARMED"
 INTERNAL = "INTERNAL"
 TOKENIZER_REQUIRED = "TOKENIZER_REQUIRED"
 TOO_MANY_SETS = "TOO_MANY_SETS"
+SLOTS_EXHAUSTED = "SLOTS_EXHAUSTED"
 REASONS = (
     SPEC_REASONS
     | RESOLVE_REASONS
-    | {KILL_SWITCH, NODE_DISARMED, INTERNAL, TOKENIZER_REQUIRED, TOO_MANY_SETS}
+    | {KILL_SWITCH, NODE_DISARMED, INTERNAL, TOKENIZER_REQUIRED, TOO_MANY_SETS, SLOTS_EXHAUSTED}
 )
 
 _CACHED_SPECS = 256
@@ -125,8 +127,8 @@ class Admission:
         raw_spec = extra_args.get(SPEC_KEY) if extra_args else None
         with self._holder.lock:
             admitted, placement = self._placed(raw_spec, request_id, prompt or Prompt())
-            revisions = admitted.program.revisions if admitted.program else None
-            self._ledger.record(request_id, revisions, admitted.reason, admitted.dose_outcome)
+            uses = _uses(admitted.program)
+            self._ledger.record(request_id, uses, admitted.reason, admitted.dose_outcome)
         if admitted.reason is not None:
             _log_unsteered(request_id, admitted, raw_spec)
         return Granted(_rewritten(extra_args, admitted.program), placement)
@@ -141,15 +143,27 @@ class Admission:
         try:
             program = self._for_prompt(admitted.program, prompt)
             placement = Placement.of(program, prompt.length)
-            if len(placement.distinct) > MAX_SETS:
-                message = f"more than {MAX_SETS} different sets of operations act"
-                raise DeclinedError(TOO_MANY_SETS, message)  # noqa: TRY301 - one way out
+            self._check_room(program, placement)
         except DeclinedError as exc:
             declined = replace(admitted, program=None, reason=exc.reason, message=exc.message)
             return declined, None
         except Exception as exc:  # noqa: BLE001 - whatever it is, the engine serves on
             return self._failed(raw_spec, request_id, exc), None
         return replace(admitted, program=program), placement
+
+    def _check_room(self, program: Program, placement: Placement) -> None:
+        """Declines what the workers might have no room for beside the requests that are live.
+
+        A worker that ran out in a step would leave blocks in the prefix cache that hold less than
+        their hash says.
+        """
+        if len(placement.distinct) > MAX_SETS:
+            message = f"more than {MAX_SETS} different sets of operations act"
+            raise DeclinedError(TOO_MANY_SETS, message)
+        slots = self._model.slots
+        if slots is not None and self._ledger.directions_with(directions(program.ops)) > slots:
+            message = f"live requests use the workers' {slots} bank slots; see HOTWIRE_BANK_MIB"
+            raise DeclinedError(SLOTS_EXHAUSTED, message)
 
     def _for_prompt(self, program: Program, prompt: Prompt) -> Program:
         """Spells out which positions hold special tokens, if the program skips those."""
@@ -232,6 +246,10 @@ class Admission:
         if not self._traceback_logged:
             self._traceback_logged = True
             logger.error("admission failed on request %s", shown(request_id), exc_info=exc)
+
+
+def _uses(program: Program | None) -> Uses | None:
+    return Uses(program.revisions, directions(program.ops)) if program else None
 
 
 def _asks_strict(raw_spec: object) -> bool:

@@ -4,6 +4,9 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from hotwire_plugin.op_forms import Direction
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,13 @@ class EngineCounters:
     requests_live: int
 
 
+class Uses(NamedTuple):
+    """What a live request needs its workers to hold."""
+
+    revisions: frozenset[str]
+    directions: frozenset[Direction]
+
+
 class Ledger:
     """Thread-safe counters and live requests; holds nothing of a request that has ended."""
 
@@ -34,16 +44,17 @@ class Ledger:
         self._steered = 0
         self._unsteered: Counter[str] = Counter()
         self._doses: Counter[str] = Counter()
-        self._live: dict[str, frozenset[str]] = {}
+        self._live: dict[str, Uses] = {}
+        self._directions: Counter[Direction] = Counter()
 
     def record(
         self,
         request_id: str,
-        revisions: frozenset[str] | None,
+        uses: Uses | None,
         reason: str | None,
         dose_outcome: str | None,
     ) -> None:
-        """Counts a request and, if it has revisions, keeps it as live until finish().
+        """Counts a request and, if it uses anything, keeps it as live until finish().
 
         An id that is live already is replaced: it was admitted again.
         """
@@ -53,31 +64,47 @@ class Ledger:
                 self._unsteered[reason] += 1
             if dose_outcome is not None:
                 self._doses[dose_outcome] += 1
-            if revisions:
+            self._drop(request_id)
+            if uses is not None:
                 self._steered += 1
-                self._live[request_id] = revisions
-            else:
-                self._live.pop(request_id, None)
+                self._live[request_id] = uses
+                self._directions.update(uses.directions)
 
     def finish(self, request_id: str) -> None:
         """Forgets a request; one that is not live is none of its business."""
         with self._lock:
-            self._live.pop(request_id, None)
+            self._drop(request_id)
+
+    def directions_with(self, more: frozenset[Direction]) -> int:
+        """Returns how many directions live requests would use with one that needs more."""
+        with self._lock:
+            new = sum(1 for direction in more if direction not in self._directions)
+            return len(self._directions) + new
 
     def revisions_in_use(self) -> set[str]:
         """Returns the revisions that live requests use."""
         with self._lock:
-            return set().union(*set(self._live.values()))
+            return self._revisions()
 
     def counters(self, generation: int) -> EngineCounters:
         """Returns the counters of this moment."""
         with self._lock:
             return EngineCounters(
                 generation=generation,
-                revisions_in_use=tuple(sorted(set().union(*set(self._live.values())))),
+                revisions_in_use=tuple(sorted(self._revisions())),
                 requests_total=self._requests,
                 requests_steered_total=self._steered,
                 requests_unsteered_total=dict(self._unsteered),
                 dose_decisions_total=dict(self._doses),
                 requests_live=len(self._live),
             )
+
+    def _revisions(self) -> set[str]:
+        return set().union(*{uses.revisions for uses in self._live.values()})
+
+    def _drop(self, request_id: str) -> None:
+        uses = self._live.pop(request_id, None)
+        for direction in uses.directions if uses else ():
+            self._directions[direction] -= 1
+            if not self._directions[direction]:
+                del self._directions[direction]

@@ -29,7 +29,7 @@ Templeton et al. 2024 (Scaling Monosemanticity); the others follow from the form
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -96,6 +96,12 @@ def form(op: ProgramOp) -> Form:
         other = unit._replace(target=op.target)
         return Form(unit, other, (0.0, 0.0, op.scale, 0.0, -math.inf, math.inf))
     raise ValueError(f"unknown op {op.op!r}")
+
+
+def directions(ops: Iterable[ProgramOp]) -> frozenset[Direction]:
+    """Return every direction that operations read: each takes a bank slot while it is used."""
+    forms = [form(op) for op in ops]
+    return frozenset([f.w for f in forms] + [f.u for f in forms if f.u is not None])
 
 
 def _unit(row: Row) -> npt.NDArray[np.float64]:

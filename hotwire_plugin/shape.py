@@ -38,11 +38,13 @@ class ModelShape:
         num_layers: its blocks, on all pipeline stages.
         streams: its residual streams; more than one with hyper-connections.
         layers_at: site -> the layers at which that site is armed. "post" is armed everywhere.
+        slots: the directions that each worker's bank holds at once; None: not known.
     """
 
     num_layers: int
     streams: int = 1
     layers_at: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    slots: int | None = None
 
     def armed(self, layer: int, site: str) -> bool:
         """Whether a block's site takes operations."""

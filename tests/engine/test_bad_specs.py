@@ -34,7 +34,8 @@ BAD = {
     "a number": Bad(5, "SPEC_INVALID"),
     "no id": Bad({"layer": 14}, "SPEC_INVALID", "id"),
     "unknown key": Bad({**GOOD, "sclae": 1.0}, "UNKNOWN_FIELD", "'scale'"),
-    "positions": Bad({**GOOD, "positions": {}}, "UNKNOWN_FIELD", "positions"),
+    "positions": Bad({**GOOD, "positions": ["-"]}, "POSITIONS_INVALID", "position"),
+    "site": Bad({**GOOD, "site": "attn_out"}, "SITE_NOT_ARMED", "attn_out"),
     "key twice": Bad('{"id": "joy", "id": "joy"}', "SPEC_INVALID", "id"),
     "unknown vector": Bad({"id": "jou", "layer": 14}, "VECTOR_NOT_FOUND", "joy"),
     "NaN scale": Bad('{"id": "joy", "scale": NaN}', "SCALE_NOT_FINITE"),
@@ -189,17 +190,3 @@ def test_a_revision_that_is_not_staged_unsteers_its_own_request_only(main: Rig) 
     assert ghost.bits == plain.bits
     assert main.driver.worker().program_errors_total["REVISION_NOT_STAGED"] == errors + 1
     assert len(main.engine.log_lines("REVISION_NOT_STAGED")) == errors + 1
-
-
-def test_what_a_worker_could_not_steer_is_not_cached_as_steered(main: Rig) -> None:
-    """Once the revision is there, the same request is steered from its first token on."""
-    prompt = Q + " one that lives in the deep sea, far away from the light of the sun" * 3
-    spec = {"id": "late", "layer": 14}
-    main.driver.vectors["late"] = direction(10, range(LAYERS), norm=20.0)
-    main.driver.commit_unstaged()
-    unsteered = main.engine.one(Ask(prompt, spec))
-    main.driver.commit()
-    steered = main.engine.one(Ask(prompt, spec))
-    assert steered.differs_from(unsteered)
-    main.engine.call("reset_prefix_cache")
-    assert main.engine.one(Ask(prompt, spec)).same_as(steered)

@@ -158,15 +158,37 @@ def test_equal_steering_shares_however_it_is_written(main: Rig, alike: object) -
         {**JOY, "scale": 1.0000001},
         {**JOY, "scale": -1.0},
         {**JOY, "layer": 15},
-        {**JOY, "scope": "prompt"},
+        {**JOY, "positions": {"exclude": [0]}},
         [JOY, {**JOY, "layer": 3, "scale": 0.01}],
     ],
-    ids=["scale", "sign", "layer", "scope", "one entry more"],
+    ids=["scale", "sign", "layer", "position", "one entry more"],
 )
 def test_other_steering_shares_nothing(main: Rig, other: object) -> None:
     """Whatever changes what the blocks hold keeps them apart."""
     main.engine.one(Ask(STORY, JOY))
     assert main.engine.one(Ask(STORY, other)).cached == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "shared"),
+    [
+        (JOY, {**JOY, "scope": "prompt"}, 3),
+        (None, {**JOY, "scope": "last_prompt_token"}, 3),
+        (None, {**JOY, "positions": [[40, None]]}, 1),
+        (JOY, {**JOY, "positions": {"exclude": [70]}}, 2),
+        (None, {**JOY, "to_generated": 3}, 3),
+    ],
+    ids=["prompt", "last token", "from 40 on", "not 70", "window"],
+)
+def test_blocks_are_shared_as_far_as_they_hold_the_same(
+    main: Rig, first: object, then: object, shared: int
+) -> None:
+    """What is steered later in the prompt, or after it, takes nothing from the blocks before."""
+    expected = uncached(main, Ask(STORY, then))
+    main.engine.one(Ask(STORY, first))
+    answer = main.engine.one(Ask(STORY, then))
+    assert answer.cached == shared * BLOCK
+    assert answer.same_as(expected)
 
 
 def test_scale_zero_and_a_refused_specification_share_with_everybody(main: Rig) -> None:

@@ -15,13 +15,18 @@ VECTORS = {
     "flat": VectorMeta("flat", FLAT, (), (0.0,), any_layer=True),
     "huge": VectorMeta("huge", HUGE, (28, 29, 30), (1e30,) * 3),
 }
+SHAPE = ModelShape(LAYERS)
 REFERENCE = dict.fromkeys(range(LAYERS), 10.0)
 
 
-def admission(armed_reason: Callable[[], str | None] = lambda: None, **policy: object) -> Admission:
+def admission(
+    armed_reason: Callable[[], str | None] = lambda: None,
+    model: ModelShape = SHAPE,
+    **policy: object,
+) -> Admission:
     """Returns an admission by generation 1 with VECTORS and the policy given."""
     holder = SnapshotHolder(Snapshot(1, VECTORS, EnginePolicy(**policy)))  # type: ignore[arg-type]
-    return Admission(holder, ModelShape(LAYERS), armed_reason)
+    return Admission(holder, model, armed_reason)
 
 
 def limit(mode: DoseMode = DoseMode.REJECT, per_layer: float = 0.5, **more: object) -> DosePolicy:

@@ -69,6 +69,9 @@ def subject_for(reason: str, *, strict: bool = False) -> tuple[Admission, object
         return admission(kill_switch=True, strict=strict), {"id": "joy"}
     if reason == "INTERNAL":
         return admission(lambda: str(1 // 0), strict=strict), {"id": "joy"}
+    if reason == "SLOTS_EXHAUSTED":
+        small = ModelShape(LAYERS, slots=9)
+        return admission(model=small, strict=strict), {"id": "joy"}
     return admission(dose=dose, strict=strict), REASONS_OF[reason]
 
 
@@ -353,3 +356,18 @@ def test_a_commit_waits_for_an_admission_under_way(monkeypatch: pytest.MonkeyPat
     admitting.join()
     committing.join()
     assert seen == [{JOY}]
+
+
+def test_the_workers_banks_are_never_asked_for_more_than_they_hold() -> None:
+    """Directions of live requests are counted once each, and given back as requests end."""
+    subject = admission(model=ModelShape(LAYERS, slots=12))
+    ten_layers = {SPEC_KEY: {"id": "joy"}}
+    assert subject.admit(ten_layers, "a").placement is not None
+    assert subject.admit({SPEC_KEY: {"id": "joy", "scale": 2}}, "b").placement is not None
+    three_more = {SPEC_KEY: {"id": "calm", "layer": "1-3"}}
+    assert subject.admit(three_more, "c").placement is None
+    assert subject.report().requests_unsteered_total == {"SLOTS_EXHAUSTED": 1}
+    subject.finish("a")
+    assert subject.admit(three_more, "d").placement is None
+    subject.finish("b")
+    assert subject.admit(three_more, "e").placement is not None
