@@ -35,8 +35,12 @@ class Decoding(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None or not handler_call_details.method.startswith(self._prefix):
             return handler
-        decode = handler.request_deserializer
-        return handler._replace(request_deserializer=functools.partial(_decoded, decode))
+        return handler._replace(request_deserializer=undecoded(handler.request_deserializer))
+
+
+def undecoded(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """Returns a decoder that returns an Undecodable where the given one raises."""
+    return functools.partial(_decoded, decode)
 
 
 def _decoded(decode: Callable[[bytes], Any], raw: bytes) -> Any:

@@ -5,7 +5,7 @@ import functools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import grpc
 import structlog
@@ -108,11 +108,16 @@ async def _call(method: str, context: Context) -> AsyncIterator[_Call]:
 
 
 async def _abort(context: Context, call: _Call) -> Any:
-    status = to_status(call.error or AssertionError())
-    code = known(call.error or AssertionError()).code
+    await refuse(context, call.error or known(AssertionError()))
+
+
+async def refuse(context: Context, error: HotwireError) -> NoReturn:
+    """Ends an RPC with an error and its details."""
+    status, code = to_status(error), error.code
     try:
         await context.abort(code, status.message, ((DETAILS_KEY, status.SerializeToString()),))
     except grpc.aio.AbortError:
         raise
     except Exception:  # noqa: BLE001 -- the caller went away meanwhile: nobody is left to tell
         raise asyncio.CancelledError from None
+    raise AssertionError("abort always raises")

@@ -13,6 +13,7 @@ from hotwired import __version__
 from hotwired.config import Config
 from hotwired.decoding import Decoding
 from hotwired.fleet import Fleet
+from hotwired.library_calls import LibraryCalls
 from hotwired.locks import claimed
 from hotwired.log import get
 from hotwired.mutations import Mutations
@@ -97,7 +98,7 @@ def _server(
     config: Config, service: SteeringService, checks: health.aio.HealthServicer
 ) -> grpc.aio.Server:
     server = grpc.aio.server(
-        interceptors=(Decoding(SERVICE),),
+        interceptors=(Decoding(SERVICE), LibraryCalls(SERVICE)),
         options=(
             ("grpc.max_receive_message_length", config.limits.max_message_bytes),
             ("grpc.so_reuseport", 0),

@@ -24,6 +24,7 @@ class Control:
     def __call__(self, *arguments: str) -> dict[str, Any]:
         """Runs a command and returns its JSON. Raises CommandFailedError."""
         environment = os.environ | {"HOTWIRE_RUN_DIR": str(self.run_dir)}
+        environment.pop("HOTWIRE_SERVER", None)  # it would go to another daemon
         done = subprocess.run(
             [HOTWIRECTL, "-o", "json", *arguments],
             env=environment,

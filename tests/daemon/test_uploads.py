@@ -313,17 +313,25 @@ def test_uploads_under_way_are_limited_together(daemon: Daemon) -> None:
         ("stream_unary", "RegisterVector", b"\xff\xff\xff\xff"),
         ("stream_unary", "RegisterVector", b"\x0a\x04\x0a\x02\xff\xfe"),
         ("unary_stream", "WatchStats", b"\xff\xff\xff\xff"),
+        ("unary_unary", "grpc.health.v1.Health/Check", b"\xff\xff\xff\xff"),
+        ("unary_stream", "grpc.health.v1.Health/Watch", b"\xff\xff\xff\xff"),
+        (
+            "stream_stream",
+            "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+            b"\xff\xff\xff\xff",
+        ),
     ],
 )
 def test_bytes_that_are_no_message_are_never_unknown(
     daemon: Daemon, kind: str, method: str, raw: bytes
 ) -> None:
     """Not protobuf, or not UTF-8 where text is due: a refusal with a reason of ours."""
-    call = getattr(daemon.channel, kind)(f"/hotwired.v1.SteeringService/{method}")
-    request = iter([raw]) if kind == "stream_unary" else raw
+    path = method if "/" in method else f"hotwired.v1.SteeringService/{method}"
+    call = getattr(daemon.channel, kind)(f"/{path}")
+    request = iter([raw]) if kind.startswith("stream") else raw
     found = refused(
         lambda: (
-            list(call(request, timeout=5)) if kind == "unary_stream" else call(request, timeout=5)
+            list(call(request, timeout=5)) if kind.endswith("stream") else call(request, timeout=5)
         )
     )
     assert (found.code, found.reason) == ("INVALID_ARGUMENT", "REQUEST_INVALID")
