@@ -15,10 +15,12 @@ import torch
 from bench.machine import machine
 from hotwire_plugin.bank import Bank
 from hotwire_plugin.fill import StepFill, TokenMap
+from hotwire_plugin.positions import EVERYWHERE, Positions
 from hotwire_plugin.program import Program, ProgramOp
 from hotwire_plugin.rows import ProgramRows
 from hotwire_plugin.shape import Place
 
+NOT_THE_FIRST = Positions(exclude=((0, 0),))
 LAYERS, HIDDEN, REQUESTS, STEPS = 30, 576, 64, 5000
 
 
@@ -33,6 +35,7 @@ def main() -> None:
         _row("1 of 64 requests steered, 30 layers", _fill(1)),
         _row("64 requests steered, 30 layers, one program", _fill(REQUESTS, distinct=False)),
         _row("64 requests steered, 30 layers, 64 programs", _fill(REQUESTS)),
+        _row("the same, but for each prompt's first token", _fill(REQUESTS, where=NOT_THE_FIRST)),
     ]
     print(f"{'decode step of 64 requests':46} {'p50 us':>8} {'p90 us':>8} {'p99 us':>8}")
     for row in rows:
@@ -43,7 +46,9 @@ def main() -> None:
         args.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def _fill(steered: int, *, distinct: bool = True) -> Callable[[], None]:
+def _fill(
+    steered: int, *, distinct: bool = True, where: Positions = EVERYWHERE
+) -> Callable[[], None]:
     cpu = torch.device("cpu")
     row = np.ones(HIDDEN, dtype=np.float32)
     bank = Bank(LAYERS + 1, HIDDEN, cpu)
@@ -57,8 +62,8 @@ def _fill(steered: int, *, distinct: bool = True) -> Callable[[], None]:
     ids = [f"cmpl-{n:032x}" for n in range(REQUESTS)]
     for n, request in enumerate(ids[:steered]):
         scale = 1.0 + n * distinct
-        ops = tuple(ProgramOp("a" * 64, layer, scale, "add", "all") for layer in range(LAYERS))
-        fill.begin(request, Program(ops).encode())
+        ops = [ProgramOp("a" * 64, n, scale, "add", "all", where) for n in range(LAYERS)]
+        fill.begin(request, Program(tuple(ops)).encode())
     start = np.arange(REQUESTS + 1, dtype=np.int32)
     computed = np.full(REQUESTS, 40, dtype=np.int32)
     prompt = np.full(REQUESTS, 20, dtype=np.int32)

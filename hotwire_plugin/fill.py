@@ -174,18 +174,18 @@ class StepFill:
         step = self._step = self._step + 1
         rows: list[int] = []
         others: list[int] = []
+        computed = spans.computed[: len(batch)].tolist()
         for at, steered in enumerate(batch):
             if steered is None:
                 rows += (UNTOUCHED, UNTOUCHED)
-                continue
-            if not steered.by_phase:
+            elif steered.settled_from <= computed[at]:
+                prompt, generated = steered.prompt, steered.generated
+                prompt.last_step = generated.last_step = step
+                rows += (prompt.row, generated.row)
+            else:
                 steered.lay_out(spans.of(at))
                 others += steered.touch(step)
                 rows += (UNTOUCHED, UNTOUCHED)
-                continue
-            prompt, generated = steered.prompt, steered.generated
-            prompt.last_step = generated.last_step = step
-            rows += (prompt.row, generated.row)
         return rows + others
 
     def _map(self, rows: list[int], batch: list[Steered | None], spans: Spans) -> None:
@@ -193,7 +193,7 @@ class StepFill:
         mapped = np.array(rows[: 2 * n], dtype=np.int32).repeat(spans.phases(n))
         if len(rows) > 2 * n:
             for at, steered in enumerate(batch):
-                if steered is not None and not steered.by_phase:
+                if steered is not None and steered.settled_from > spans.computed[at]:
                     mapped[spans.tokens(at)] = steered.rows()
         steered_tokens = int(np.count_nonzero(mapped))
         self.counters.steered_tokens += steered_tokens

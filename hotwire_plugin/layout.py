@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -57,26 +58,27 @@ class Spans(NamedTuple):
 class Steered:
     """A live request's program and its rows.
 
-    Most programs do one thing in the prompt and one in what is generated: ``by_phase``, and then
-    ``prompt`` and ``generated`` are all there is to know, for every prompt length. Any other is
-    laid out for each step.
+    Most programs do one thing in the prompt and one in what is generated, and then ``prompt`` and
+    ``generated`` are all there is to know, for every prompt length. Any other is laid out for each
+    step, until the request has come to where nothing changes any more: from position
+    ``settled_from`` on, both are the same again. A prompt's length stays what it first was.
     """
 
     program: Program
     table: ProgramRows
-    by_phase: bool
+    settled_from: float = math.inf
     prompt: RowEntry = NO_OPS
     generated: RowEntry = NO_OPS
     _placement: Placement | None = None
-    _prompt_len: int = -1
     _acquired: dict[str, RowEntry] = field(default_factory=dict)
     _stretches: list[tuple[int, RowEntry]] = field(default_factory=list)
 
     def lay_out(self, span: Span) -> None:
         """Find which operations act on the tokens of this step."""
-        if self._placement is None or span.prompt_len != self._prompt_len:
+        if self._placement is None:
             self._placement = Placement.of(self.program, span.prompt_len)
-            self._prompt_len = span.prompt_len
+            self.settled_from = self._placement.starts[-1]
+            self.prompt = self.generated = self.acquire(self._placement.sets[-1])
         between = self._placement.between(span.start, span.stop)
         self._stretches = [(length, self.acquire(each)) for length, each in between]
 
@@ -92,10 +94,8 @@ class Steered:
         return rows.repeat([length for length, _ in self._stretches])
 
     def entries(self) -> list[RowEntry]:
-        """Return the entries that this step needs; those of both phases of a program by phase."""
-        if self.by_phase:
-            return [self.prompt, self.generated]
-        return [entry for _, entry in self._stretches]
+        """Return the entries that this step needs, or the next one may."""
+        return [self.prompt, self.generated, *(entry for _, entry in self._stretches)]
 
     def acquire(self, each: OpSet) -> RowEntry:
         """Return the entry of a set of operations, which is held until the request ends."""
@@ -119,8 +119,9 @@ def take_up(table: ProgramRows, raw_program: object) -> Steered:
     by_phase = all(
         op.positions == EVERYWHERE and op.scope != "last_prompt_token" for op in program.ops
     )
-    steered = Steered(program, table, by_phase)
+    steered = Steered(program, table)
     if by_phase:
+        steered.settled_from = 0
         # In a request of two tokens, the first its prompt.
         (_, first), *rest = Placement.of(program, 1).between(0, 2)
         steered.prompt = steered.acquire(first)

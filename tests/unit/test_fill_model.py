@@ -44,7 +44,7 @@ OPS = st.builds(
     ),
 )
 SPANS = st.lists(
-    st.tuples(REQUESTS, st.integers(0, 6), st.integers(1, 5), st.integers(0, 8)),
+    st.tuples(REQUESTS, st.integers(0, 6), st.integers(1, 5)),
     min_size=1,
     max_size=BATCH,
     unique_by=lambda span: span[0],
@@ -79,10 +79,12 @@ class FillModel(RuleBasedStateMachine):
         self.tokens = TokenMap(64, cpu)
         self.fill = StepFill(self.rows, self.tokens)
         self.live: dict[str, Program] = {}
+        self.prompts: dict[str, int] = {}
 
-    @rule(request=REQUESTS, ops=st.lists(OPS, min_size=1, max_size=3))
-    def begin(self, request: str, ops: list[ProgramOp]) -> None:
-        """Take up a request, also one that is live already."""
+    @rule(request=REQUESTS, ops=st.lists(OPS, min_size=1, max_size=3), prompt=st.integers(0, 8))
+    def begin(self, request: str, ops: list[ProgramOp], prompt: int) -> None:
+        """Take up a request with a prompt of its own, also one that is live already."""
+        self.prompts[request] = prompt
         self.live[request] = Program(tuple(ops))
         self.fill.begin(request, self.live[request].encode())
 
@@ -99,9 +101,10 @@ class FillModel(RuleBasedStateMachine):
         self.fill.end(request)
 
     @rule(spans=SPANS, enabled=st.booleans())
-    def step(self, spans: list[tuple[str, int, int, int]], enabled: bool) -> None:  # noqa: FBT001
-        """Run a step of (request, computed, scheduled, prompt length); look at each token."""
-        ids, computed, lengths, prompts = zip(*spans, strict=True)
+    def step(self, spans: list[tuple[str, int, int]], enabled: bool) -> None:  # noqa: FBT001
+        """Run a step of (request, computed, scheduled); look at each token."""
+        ids, computed, lengths = zip(*spans, strict=True)
+        prompts = [self.prompts.get(request, 3) for request in ids]
         start = np.cumsum([0, *lengths])
         self.fill.step(ids, start, np.array(computed), np.array(prompts), enabled=enabled)
         self._forget_refused(ids)
