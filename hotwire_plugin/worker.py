@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -13,11 +14,12 @@ from hotwire_plugin import op
 from hotwire_plugin.bank import Bank
 from hotwire_plugin.blobs import BlobStore
 from hotwire_plugin.fill import StepFill, TokenMap
-from hotwire_plugin.layers import LayerBuffers, attach, find_layers
+from hotwire_plugin.layers import Block, find_layers
 from hotwire_plugin.placement import MAX_SETS
 from hotwire_plugin.program import MAX_OPS_PER_LAYER
 from hotwire_plugin.rows import ProgramRows
-from hotwire_plugin.shape import Place
+from hotwire_plugin.shape import DEFAULT_SITE, SITES, Place
+from hotwire_plugin.sites import SiteBuffers, attach, streams_at
 from hotwired.node.v1 import node_pb2
 
 ROW_MULTIPLE = 32
@@ -33,6 +35,8 @@ class WorkerSizes:
         max_requests: the most requests of one step.
         max_tokens: the most tokens of one step, padding included.
         bank_bytes: the memory for vector rows.
+        streams: the residual streams of the model.
+        sites: the sites to arm, of shape.SITES; those that a block has not are left out there.
     """
 
     hidden_size: int
@@ -40,6 +44,8 @@ class WorkerSizes:
     max_requests: int
     max_tokens: int
     bank_bytes: int
+    streams: int = 1
+    sites: tuple[str, ...] = (DEFAULT_SITE,)
 
     @property
     def rows(self) -> int:
@@ -57,8 +63,22 @@ class WorkerSizes:
         return max(paid, self.num_layers * MAX_OPS_PER_LAYER) + 1
 
 
+def places_of(blocks: Mapping[int, Block], sites: Sequence[str]) -> list[Place]:
+    """Return every place of these blocks at these sites: by layer, site and stream."""
+    return [
+        Place(layer, site, stream)
+        for layer in sorted(blocks)
+        for site in SITES
+        if site in sites
+        for stream in range(streams_at(blocks[layer], site))
+    ]
+
+
 class WorkerRole:
     """One rank's steering state, attached to its model's blocks.
+
+    Attributes:
+        places: where the op is launched on this rank, in the order of the tables.
 
     Raises:
         NotSteerable: from the constructor, before the model is touched.
@@ -72,14 +92,12 @@ class WorkerRole:
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        blocks = find_layers(model, sizes.num_layers)
+        blocks = find_layers(model, sizes.num_layers, sizes.streams)
+        self.places = places_of(blocks, sizes.sites)
         self.blobs = blobs
         self._bank = Bank(sizes.slots, sizes.hidden_size, device)
         self._rows = ProgramRows(
-            places=[Place(layer) for layer in sorted(blocks)],
-            rows=sizes.rows,
-            bank=self._bank,
-            load_row=self._load_row,
+            places=self.places, rows=sizes.rows, bank=self._bank, load_row=self._load_row
         )
         tokens = TokenMap(sizes.max_tokens, device)
         self.fill = StepFill(self._rows, tokens)
@@ -102,17 +120,21 @@ class WorkerRole:
             program_errors_total=dict(self.fill.errors),
         )
 
-    def _attach(self, blocks: Mapping[int, nn.Module], tokens: TokenMap) -> None:
-        for at, layer in enumerate(sorted(blocks)):
-            buffers = LayerBuffers(
-                bank=self._bank.rows,
-                op_slots=self._rows.op_slots[at],
-                op_coef=self._rows.op_coef[at],
-                op_count=self._rows.op_count[at],
-                limit=self._rows.limit,
-                token_row=tokens.rows,
-            )
-            attach(blocks[layer], buffers)
+    def _attach(self, blocks: Mapping[int, Block], tokens: TokenMap) -> None:
+        numbered = enumerate(self.places)
+        for (layer, site), places in groupby(numbered, lambda item: item[1][:2]):
+            buffers = [self._buffers(at, tokens) for at, _ in places]
+            attach(blocks[layer], site, buffers)
+
+    def _buffers(self, at: int, tokens: TokenMap) -> SiteBuffers:
+        return SiteBuffers(
+            bank=self._bank.rows,
+            op_slots=self._rows.op_slots[at],
+            op_coef=self._rows.op_coef[at],
+            op_count=self._rows.op_count[at],
+            limit=self._rows.limit,
+            token_row=tokens.rows,
+        )
 
     def _load_row(self, revision: str, layer: int) -> np.ndarray:
         vector = self.blobs.get(revision)

@@ -26,7 +26,9 @@ def _salted(inner: Callable[..., str]) -> Callable[..., str]:
             return plain
         # Row and slot counts are sizes of graph inputs, and follow from what vLLM hashes itself
         # and from the bank's size.
-        salt = f"{__version__}/{SCHEMA}/{MAX_OPS_PER_LAYER}/{process.settings.bank_bytes}"
+        settings = process.settings
+        sizes = f"{MAX_OPS_PER_LAYER}/{settings.bank_bytes}/{','.join(settings.sites)}"
+        salt = f"{__version__}/{SCHEMA}/{sizes}"
         return hashlib.sha256(f"{plain}{salt}".encode()).hexdigest()[: len(plain)]
 
     return compute_hash

@@ -32,7 +32,7 @@ def watch(worker: Any, layers: int) -> None:
             for i, row in enumerate(rows[int(starts[at]) : int(starts[at + 1])]):
                 own[first + i] = row.clone()
 
-    find_layers(runner.get_model(), layers)[layers - 1].register_forward_hook(record)
+    find_layers(runner.get_model(), layers)[layers - 1].module.register_forward_hook(record)
 
 
 def taken(worker: Any) -> dict[str, torch.Tensor]:

@@ -1,27 +1,13 @@
-"""Decoder blocks are found by structure, and each instance steers what it returns."""
+"""Decoder blocks are found by structure: which they are, and how the stream goes through them."""
+
+from __future__ import annotations
 
 import pytest
 import torch
 from torch import nn
 
-from hotwire_plugin import op
-from hotwire_plugin.layers import LayerBuffers, NotSteerable, attach, find_layers
-
-HIDDEN = 8
-
-
-class Block(nn.Module):
-    def forward(
-        self, hidden_states: torch.Tensor, residual: torch.Tensor | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Halve what comes in: hidden is half of it, the residual the other half."""
-        return hidden_states * 0.5, hidden_states * 0.5
-
-
-class WholeStream(nn.Module):
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Return the stream in one piece."""
-        return hidden_states * 1.0
+from hotwire_plugin.layers import NotSteerable, child_at, find_layers
+from tests.unit.blocks import Block, Inner, Model, WholeStream
 
 
 class Unknown(nn.Module):
@@ -30,25 +16,60 @@ class Unknown(nn.Module):
         return {"x": hidden_states}
 
 
-class Model(nn.Module):
-    def __init__(self, *blocks: nn.Module) -> None:
+class Recurrent(nn.Module):
+    def forward(self, hidden_states, residual):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+        """Return two halves without saying so, as blocks without attention do."""
+        residual = hidden_states if residual is None else hidden_states + residual
+        return hidden_states, residual
+
+
+class ForFormsSake(nn.Module):
+    def forward(
+        self, hidden_states: torch.Tensor, residual: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the whole stream, and beside it what it was before."""
+        residual = hidden_states
+        return hidden_states * 2, residual
+
+
+class Streams(nn.Module):
+    hc_mult = 2
+    use_fused_mhc = False
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return several streams, (T, 2, H)."""
+        return x * 1.0, None
+
+
+class FusedStreams(Streams):
+    use_fused_mhc = True
+
+
+class UnknownStreams(Block):
+    hc_attn_fn: nn.Module
+
+    def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(blocks)
-        self.experts = nn.ModuleList(nn.Linear(2, 2) for _ in range(len(blocks)))
+        self.hc_attn_fn = nn.Linear(2, 2)
 
 
-def buffers(scale: float = 2.0, tokens: int = 4) -> LayerBuffers:
-    """Return tables whose row 1 adds ``scale`` times a row of ones, with token 1 on it."""
-    coef = torch.zeros(3, 8, 6)
-    coef[1, 0] = torch.tensor([scale, 0, 0, 0, -torch.inf, torch.inf])
-    slots = torch.zeros(3, 8, 2, dtype=torch.int32)
-    slots[1, 0, 1] = 1
-    bank = torch.zeros(2, HIDDEN)
-    bank[1] = 1
-    token_row = torch.zeros(tokens, dtype=torch.int32)
-    token_row[1] = 1
-    count = torch.tensor([0, 1, 0], dtype=torch.int32)
-    return LayerBuffers(bank, slots, coef, count, torch.full((3,), torch.inf), token_row)
+class AltUp(WholeStream):
+    altup = True
+
+
+class KvLayer(nn.Linear):
+    def get_kv_cache_spec(self) -> None:
+        """Marks a layer with state of its own."""
+
+
+class Multimodal(nn.Module):
+    def __init__(self, vision: nn.Module, language: nn.Module) -> None:
+        super().__init__()
+        self.vision, self.language = vision, language
+
+    def get_language_model(self) -> nn.Module:
+        """Return the part that generates."""
+        return self.language
 
 
 def test_blocks_are_found_by_structure() -> None:
@@ -63,12 +84,58 @@ def test_blocks_of_other_pipeline_stages_keep_their_numbers() -> None:
     assert list(find_layers(model, 4)) == [1, 2]
 
 
+def test_a_list_may_mix_classes() -> None:
+    """Attention blocks beside recurrent ones, which do not say what they return."""
+    blocks = find_layers(Model(Block(), Recurrent(), Block()), 3)
+    assert [block.split for block in blocks.values()] == [True, True, True]
+
+
+def test_a_second_half_that_is_none_is_known_as_such() -> None:
+    """Where the block does not read the residual, the first half is the whole stream."""
+    blocks = find_layers(Model(ForFormsSake(), ForFormsSake()), 2)
+    assert not any(block.split for block in blocks.values())
+    assert not any(block.split for block in find_layers(Model(WholeStream()), 1).values())
+
+
+def test_a_vision_tower_as_deep_as_the_model_is_not_taken() -> None:
+    """Only the language model's blocks are looked at."""
+    language = Model(Block(), Block())
+    model = Multimodal(Model(Block(), Block()), language)
+    found = [block.module for block in find_layers(model, 2).values()]
+    assert found == list(language.layers)
+
+
+def test_blocks_without_state_give_way_to_blocks_with() -> None:
+    """Of two lists the one whose layers keep key-values is the decoder."""
+    tower, decoder = Model(Block(), Block()), Model(Block(), Block())
+    decoder.layers[0].self_attn = KvLayer(2, 2)
+    found = find_layers(nn.ModuleList([tower, decoder]), 2)
+    assert found[0].module is decoder.layers[0]
+
+
+def test_experts_that_look_like_blocks_are_not_taken() -> None:
+    """A list inside a block is part of the block."""
+    block = Block()
+    block.experts = nn.ModuleList([WholeStream()])
+    assert find_layers(Model(block), 1)[0].module is block
+
+
+def test_hyper_connections_have_several_streams() -> None:
+    """Their number is the block's own, and the stream is in one piece."""
+    block = find_layers(Model(Streams(), Streams()), 2, streams=2)[0]
+    assert (block.streams, block.hidden, block.split) == (2, "x", False)
+
+
 @pytest.mark.parametrize(
     ("model", "says"),
     [
         (Model(Block(), Block()), "0 lists of 3"),
         (nn.ModuleList([Model(Block(), Block(), Block()), Model(Block(), Block(), Block())]), "2"),
         (Model(Unknown(), Unknown(), Unknown()), r"block 0 \(Unknown\)"),
+        (Model(Block(), AltUp(), Block()), r"block 1 \(AltUp\)"),
+        (Model(Streams(), Streams(), Streams()), "do not hand on 1 residual streams"),
+        (Model(Block(), Block(), UnknownStreams()), "mixes several residual streams"),
+        (Model(FusedStreams(), FusedStreams(), FusedStreams()), "leaves the mixing"),
     ],
 )
 def test_what_cannot_be_steered_correctly_is_refused(model: nn.Module, says: str) -> None:
@@ -77,36 +144,42 @@ def test_what_cannot_be_steered_correctly_is_refused(model: nn.Module, says: str
         find_layers(model, 3)
 
 
-def test_only_the_mapped_token_is_steered() -> None:
-    """The op adds to the hidden half of the mapped token and leaves all else bit-identical."""
-    block, x = Block(), torch.randn(4, HIDDEN)
-    attach(block, buffers())
-    hidden, residual = block(hidden_states=x, residual=None)
-    want = x * 0.5
-    assert torch.equal(residual, want)
-    assert torch.equal(hidden[[0, 2, 3]], want[[0, 2, 3]])
-    assert torch.equal(hidden[1], want[1] + 2)
-
-
-def test_the_instance_is_wrapped_and_not_its_class() -> None:
-    """Another model of the same class, such as a draft model, is untouched."""
-    steered, other = WholeStream(), WholeStream()
-    attach(steered, buffers())
-    x = torch.randn(4, HIDDEN)
-    assert not torch.equal(steered(x), x)
-    assert torch.equal(other(x), x)
-
-
-def test_weights_and_checkpoints_do_not_see_the_buffers() -> None:
-    """The buffers are no part of the state that is saved or loaded."""
+def inside(**children: nn.Module) -> nn.Module:
+    """Return a block with these modules in it."""
     block = Block()
-    attach(block, buffers())
-    assert not block.state_dict()
-    assert dict(block.named_buffers()).keys() == {
-        f"hotwired_{name}" for name in LayerBuffers.__slots__
-    }
+    for name, child in children.items():
+        setattr(block, name, child)
+    return block
 
 
-@pytest.fixture(autouse=True)
-def _open_gate() -> None:
-    op.cpu_gate.active = True
+def found_child(block: nn.Module, site: str) -> nn.Module | None:
+    """Return the module at a site of a block."""
+    return child_at(find_layers(Model(block), 1)[0], site)
+
+
+@pytest.mark.parametrize("name", ["self_attn", "attn", "attention", "self_attention"])
+def test_attention_is_found_by_its_name(name: str) -> None:
+    """Whatever a family calls it."""
+    child = Inner()
+    assert found_child(inside(**{name: child}), "attn_out") is child
+
+
+def test_a_site_that_no_one_module_returns_is_not_armed() -> None:
+    """A recurrent block, a sum of two modules, heads before their projection, a partial sum."""
+    assert found_child(inside(mamba=Inner()), "attn_out") is None
+    assert found_child(inside(block_sparse_moe=Inner(), shared_mlp=Inner()), "mlp_out") is None
+    assert found_child(inside(attn=KvLayer(2, 2)), "attn_out") is None
+    partial = Inner()
+    partial.o_proj.input_is_parallel, partial.o_proj.reduce_results = True, False
+    partial.o_proj.tp_size = 1
+    assert found_child(inside(self_attn=partial), "attn_out") is partial
+    partial.o_proj.tp_size = 2
+    assert found_child(inside(self_attn=partial), "attn_out") is None
+
+
+def test_a_linear_attention_that_keeps_state_and_projects_is_one() -> None:
+    """A layer with state counts if it ends in a projection to the stream."""
+    child = KvLayer(2, 2)
+    child.out_proj = nn.Linear(2, 2)
+    child.out_proj.input_is_parallel = True
+    assert found_child(inside(linear_attn=child), "attn_out") is child

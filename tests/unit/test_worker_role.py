@@ -7,7 +7,7 @@ from hotwire_plugin import op
 from hotwire_plugin.blobs import BlobStore
 from hotwire_plugin.placement import MAX_SETS
 from hotwire_plugin.worker import WorkerRole, WorkerSizes
-from tests.unit.test_layers import Block, Model
+from tests.unit.blocks import Block, Model
 
 HIDDEN, LAYERS = 8, 5
 INDUCTOR_ALIGNMENT = 16
