@@ -5,26 +5,24 @@ that it can refuse a strict request before it is sent on (`Admission.refuse`).
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hotwire_plugin import spec as specs
+from hotwire_plugin.decisions import KILL_SWITCH, NODE_DISARMED, Admitted, Ask, Decisions
 from hotwire_plugin.ledger import EngineCounters, Ledger, Uses
 from hotwire_plugin.op_forms import directions
 from hotwire_plugin.placement import MAX_SETS, Placement
-from hotwire_plugin.program import PROGRAM_KEY, SPEC_KEY, Program
-from hotwire_plugin.resolve import RESOLVE_REASONS, DeclinedError, resolve
+from hotwire_plugin.program import CALLER_KEY, PROGRAM_KEY, SPEC_KEY, Program
+from hotwire_plugin.resolve import RESOLVE_REASONS, DeclinedError
 from hotwire_plugin.shape import ModelShape
-from hotwire_plugin.snapshot import Snapshot, SnapshotHolder
-from hotwire_plugin.spec_error import SPEC_REASONS, SpecError, shown
+from hotwire_plugin.snapshot import SnapshotHolder
+from hotwire_plugin.spec_error import SPEC_REASONS, shown
 
 logger = logging.getLogger(__name__)
 
-KILL_SWITCH = "KILL_SWITCH"
-NODE_DISARMED = "NODE_DISARMED"
 INTERNAL = "INTERNAL"
 TOKENIZER_REQUIRED = "TOKENIZER_REQUIRED"
 TOO_MANY_SETS = "TOO_MANY_SETS"
@@ -34,26 +32,6 @@ REASONS = (
     | RESOLVE_REASONS
     | {KILL_SWITCH, NODE_DISARMED, INTERNAL, TOKENIZER_REQUIRED, TOO_MANY_SETS, SLOTS_EXHAUSTED}
 )
-
-_CACHED_SPECS = 256
-_CACHED_SPEC_CHARS = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """The decision about one request.
-
-    program: what it gets, or None. reason: one of REASONS if it asked for steering that it can't
-    have, else None; a request that asks for nothing, or only for scale 0, has neither. message:
-    says why, safe to show. strict: whether a reason must refuse the request. dose_outcome: one of
-    hotwired.dose.OUTCOMES, None if no dose was decided.
-    """
-
-    program: Program | None = None
-    reason: str | None = None
-    message: str = ""
-    strict: bool = False
-    dose_outcome: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,42 +80,39 @@ class Admission:
     ) -> None:
         self._holder = holder
         self._model = model
-        self._armed_reason = armed_reason
         self._special_tokens = special_tokens
+        self._decisions = Decisions(model, armed_reason)
         self._ledger = Ledger()
-        self._cache: OrderedDict[str, Admitted] = OrderedDict()
-        self._cached_for: Snapshot | None = None
         self._traceback_logged = False
+        self._default_logged: tuple[int, str] | None = None
 
-    def decide(self, raw_spec: object, request_id: str) -> Admitted:
-        """Returns what a request gets that has raw_spec under SPEC_KEY; None asks for nothing."""
-        if raw_spec is None:
-            return Admitted()
+    def decide(self, extra_args: Mapping[str, Any] | None, request_id: str) -> Admitted:
+        """Returns what a request with these extra_args gets, whatever its prompt is."""
         with self._holder.lock:
             snapshot = self._holder.current
+            ask = Ask.of(extra_args, snapshot.policy)
             try:
-                return self._decide_cached(raw_spec, snapshot)
+                return self._decisions.decide(ask, snapshot)
             except Exception as exc:  # noqa: BLE001 - whatever it is, the engine serves on
-                return self._failed(raw_spec, request_id, exc)
+                return self._failed(ask.spec, request_id, exc)
 
     def admit(
         self, extra_args: dict[str, Any] | None, request_id: str, prompt: Prompt | None = None
     ) -> Granted:
         """Returns what the engine goes on with, and puts the request on record."""
-        raw_spec = extra_args.get(SPEC_KEY) if extra_args else None
         with self._holder.lock:
-            admitted, placement = self._placed(raw_spec, request_id, prompt or Prompt())
+            admitted, placement = self._placed(extra_args, request_id, prompt or Prompt())
             uses = _uses(admitted.program)
             self._ledger.record(request_id, uses, admitted.reason, admitted.dose_outcome)
-        if admitted.reason is not None:
-            _log_unsteered(request_id, admitted, raw_spec)
+            if admitted.reason is not None:
+                self._log_unsteered(request_id, admitted, extra_args)
         return Granted(_rewritten(extra_args, admitted.program), placement)
 
     def _placed(
-        self, raw_spec: object, request_id: str, prompt: Prompt
+        self, extra_args: Mapping[str, Any] | None, request_id: str, prompt: Prompt
     ) -> tuple[Admitted, Placement | None]:
         """Returns the decision, made for this very prompt, and how it is laid out over it."""
-        admitted = self.decide(raw_spec, request_id)
+        admitted = self.decide(extra_args, request_id)
         if admitted.program is None:
             return admitted, None
         try:
@@ -145,10 +120,9 @@ class Admission:
             placement = Placement.of(program, prompt.length)
             self._check_room(program, placement)
         except DeclinedError as exc:
-            declined = replace(admitted, program=None, reason=exc.reason, message=exc.message)
-            return declined, None
+            return admitted.declined(exc.reason, exc.message), None
         except Exception as exc:  # noqa: BLE001 - whatever it is, the engine serves on
-            return self._failed(raw_spec, request_id, exc), None
+            return self._failed((extra_args or {}).get(SPEC_KEY), request_id, exc), None
         return replace(admitted, program=program), placement
 
     def _check_room(self, program: Program, placement: Placement) -> None:
@@ -189,10 +163,9 @@ class Admission:
 
         Without its prompt, what depends on that is left to the engine.
         """
-        raw_spec = extra_args.get(SPEC_KEY) if extra_args else None
-        if not self.decide(raw_spec, "").strict:
+        if not self.decide(extra_args, "").strict:
             return None
-        admitted, _ = self._placed(raw_spec, "", prompt or Prompt())
+        admitted, _ = self._placed(extra_args, "", prompt or Prompt())
         return Refusal(admitted.reason, admitted.message) if admitted.reason else None
 
     def finish(self, request_id: str) -> None:
@@ -208,39 +181,23 @@ class Admission:
         with self._holder.lock:
             return self._ledger.counters(self._holder.generation)
 
-    def _decide_cached(self, raw_spec: object, snapshot: Snapshot) -> Admitted:
-        if snapshot is not self._cached_for:
-            self._cache.clear()
-            self._cached_for = snapshot
-        disarmed = self._armed_reason()
-        if disarmed is not None or not isinstance(raw_spec, str):
-            return self._decide(raw_spec, snapshot, disarmed)
-        if len(raw_spec) > _CACHED_SPEC_CHARS:  # before it is hashed
-            return self._decide(raw_spec, snapshot, None)
-        admitted = self._cache.get(raw_spec)
-        if admitted is None:
-            admitted = self._cache[raw_spec] = self._decide(raw_spec, snapshot, None)
-            if len(self._cache) > _CACHED_SPECS:
-                self._cache.popitem(last=False)
-        self._cache.move_to_end(raw_spec)
-        return admitted
-
-    def _decide(self, raw_spec: object, snapshot: Snapshot, disarmed: str | None) -> Admitted:
-        strict = snapshot.policy.strict
-        try:
-            spec = specs.parse(raw_spec)
-        except SpecError as exc:
-            return Admitted(None, exc.reason, exc.message, strict or exc.strict)
-        strict = strict or spec.strict
-        if disarmed is not None:
-            return Admitted(None, NODE_DISARMED, f"steering is off here: {disarmed}", strict)
-        if snapshot.policy.kill_switch:
-            return Admitted(None, KILL_SWITCH, "the kill switch is on", strict)
-        try:
-            program, outcome = resolve(spec, snapshot, self._model)
-        except DeclinedError as exc:
-            return Admitted(None, exc.reason, exc.message, strict, exc.dose_outcome)
-        return Admitted(program, None, "", strict, outcome)
+    def _log_unsteered(
+        self, request_id: str, admitted: Admitted, extra_args: Mapping[str, Any] | None
+    ) -> None:
+        raw_spec = (extra_args or {}).get(SPEC_KEY)
+        if raw_spec is None:
+            # The default's fault is every request's: it is told once a generation.
+            fault = self._holder.generation, str(admitted.reason)
+            if fault == self._default_logged:
+                return
+            self._default_logged = fault
+        logger.warning(
+            "request %s runs unsteered: %s: %s (asked: %s)",
+            shown(request_id),
+            admitted.reason,
+            admitted.message,
+            "the default" if raw_spec is None else shown(raw_spec),
+        )
 
     def _log_traceback(self, request_id: str, exc: Exception) -> None:
         if not self._traceback_logged:
@@ -260,19 +217,10 @@ def _asks_strict(raw_spec: object) -> bool:
 
 
 def _rewritten(extra_args: dict[str, Any] | None, program: Program | None) -> dict[str, Any] | None:
-    if not extra_args or (SPEC_KEY not in extra_args and PROGRAM_KEY not in extra_args):
+    ours = (SPEC_KEY, CALLER_KEY, PROGRAM_KEY)
+    if program is None and not any(key in (extra_args or {}) for key in ours):
         return extra_args
-    kept = {k: v for k, v in extra_args.items() if k not in (SPEC_KEY, PROGRAM_KEY)}
+    kept = {key: value for key, value in (extra_args or {}).items() if key not in ours}
     if program is not None:
         kept[PROGRAM_KEY] = program.encode()
     return kept or None
-
-
-def _log_unsteered(request_id: str, admitted: Admitted, raw_spec: object) -> None:
-    logger.warning(
-        "request %s runs unsteered: %s: %s (asked: %s)",
-        shown(request_id),
-        admitted.reason,
-        admitted.message,
-        shown(raw_spec),
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -136,6 +137,7 @@ class StepFill:
         prompt_len: np.ndarray,
         *,
         enabled: bool,
+        limit: float = math.inf,
     ) -> None:
         """Map the tokens of one step.
 
@@ -145,6 +147,7 @@ class StepFill:
             computed: (n,) the tokens of each request computed before this step.
             prompt_len: (n,) the prompt tokens of each request.
             enabled: whether the step's stamp lets anything be steered.
+            limit: what the stamp holds the live relative dose of every request to.
 
         A token is prompt if its absolute position is below the prompt's length, whatever the
         length of its span: a chunk's tail of one token is prompt, a verified draft is generated.
@@ -157,6 +160,7 @@ class StepFill:
         if not any(batch):
             self.quiet()
             return
+        self._rows.cap_limits(limit)
         spans = Spans(query_start, computed, prompt_len)
         rows = self._touch(batch, spans)
         if NOT_PLACED in rows:

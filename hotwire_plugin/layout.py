@@ -103,7 +103,7 @@ class Steered:
             return NO_OPS
         entry = self._acquired.get(each.key)
         if entry is None:
-            entry = self._acquired[each.key] = self.table.acquire(each.key, each.ops)
+            entry = self._acquired[each.key] = self.table.acquire(each.key, each.ops, each.limit)
         return entry
 
     def release(self) -> None:

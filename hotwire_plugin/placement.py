@@ -21,10 +21,14 @@ MAX_SETS = 8
 
 @dataclass(frozen=True, slots=True)
 class OpSet:
-    """Operations that act together: ``key`` tells them from others, and is empty for none."""
+    """Operations that act together, within a limit of what they add.
+
+    ``key`` tells them from others, and is empty for none.
+    """
 
     key: str
     ops: tuple[ProgramOp, ...]
+    limit: float = math.inf
 
 
 NOTHING = OpSet("", ())
@@ -100,4 +104,4 @@ def _stretches(
 
 def _op_set(program: Program, kinds: set[tuple[str, Positions]]) -> OpSet:
     ops = tuple(op for op in program.ops if (op.scope, op.positions) in kinds)
-    return OpSet(effect_digest(ops), ops)
+    return OpSet(effect_digest(ops, program.limit), ops, program.limit)

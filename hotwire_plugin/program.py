@@ -21,6 +21,7 @@ from hotwire_plugin.shape import DEFAULT_SITE, SITES
 
 PROGRAM_KEY = "hotwire_program"
 SPEC_KEY = "hotwire"
+CALLER_KEY = "hotwire_caller"
 MAX_OPS_PER_LAYER = 8
 MAX_LAYER = 2047  # as for a vector's layers
 MAX_STREAM = 63
@@ -31,6 +32,7 @@ UNBOUNDED = (-math.inf, math.inf)
 
 _VERSION = "hotwire.program.v2"
 _REVISION = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_FP32_MAX = (2.0 - 2.0**-23) * 2.0**127
 _FLOAT = struct.Struct("<f")
 _BITS = struct.Struct("<I")
 
@@ -103,10 +105,10 @@ def to_fp32_down(value: float) -> float:
     return nearer
 
 
-def effect_digest(ops: Iterable[ProgramOp]) -> str:
+def effect_digest(ops: Iterable[ProgramOp], limit: float) -> str:
     """Returns the digest of what a set of operations does together, where all of them act."""
     text = "\n".join(repr(op.effect) for op in ops)
-    return hashlib.sha256(f"{_VERSION}\n{text}".encode()).hexdigest()
+    return hashlib.sha256(f"{_VERSION}\n{limit.hex()}\n{text}".encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -114,35 +116,38 @@ class Program:
     """The operations of one request, in canonical order.
 
     ops: ordered by layer and site and, within those, as given; scales rounded to fp32; those of
-    scale 0 left out. Programs with the same effect in the same order are equal and have equal
-    digests.
+    scale 0 left out. limit: the most that they may add together at a site, over the norm of the
+    token's own stream there; rounded down to fp32; infinite for none. Programs with the same effect
+    in the same order are equal and have equal digests.
     Raises ProgramError if nothing is left, if a site has more than MAX_OPS_PER_LAYER operations
     or if an operation is malformed. Program.build returns None instead when nothing is left.
     """
 
     ops: tuple[ProgramOp, ...]
+    limit: float = math.inf
     digest: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         ops = _canonical(self.ops)
+        object.__setattr__(self, "limit", _checked_limit(self.limit))
         if not ops:
             raise _EmptyProgramError("PROGRAM_INVALID", "a program needs an operation that acts")
         object.__setattr__(self, "ops", ops)
-        object.__setattr__(self, "digest", _digest(ops))
+        object.__setattr__(self, "digest", _digest(ops, self.limit))
 
     @classmethod
-    def build(cls, ops: Iterable[ProgramOp]) -> "Program | None":
+    def build(cls, ops: Iterable[ProgramOp], limit: float = math.inf) -> "Program | None":
         """Returns the program of the operations, or None if all of them have scale 0."""
         try:
-            return cls(tuple(ops))
+            return cls(tuple(ops), limit)
         except _EmptyProgramError:
             return None
 
     @classmethod
     def decode(cls, raw: object) -> "Program":
         """Reads what encode() wrote. Raises ProgramError for anything else."""
-        digest, ops = _read(raw)
-        program = cls(ops)
+        digest, ops, limit = _read(raw)
+        program = cls(ops, limit)
         if program.digest != digest or program.ops != ops:
             raise _invalid("the digest does not match the operations")
         return program
@@ -164,7 +169,8 @@ class Program:
     def without(self, special: tuple[int, ...]) -> "Program":
         """Returns the program with the prompt's special positions spelt out as exclusions."""
         folded = {p: p.without(special) for p in {op.positions for op in self.ops}}
-        return Program(tuple(replace(op, positions=folded[op.positions]) for op in self.ops))
+        ops = tuple(replace(op, positions=folded[op.positions]) for op in self.ops)
+        return Program(ops, self.limit)
 
     @cached_property
     def _revisions(self) -> frozenset[str]:
@@ -183,6 +189,7 @@ class Program:
             "revisions": revisions,
             "positions": [each.encode() for each in positions],
             "ops": [_written(op, number, place) for op in self.ops],
+            "limit": None if math.isinf(self.limit) else self.limit,
         }
         return json.dumps(content, separators=(",", ":"), allow_nan=False)
 
@@ -247,8 +254,14 @@ def _with_scale(op: ProgramOp, scale: float) -> ProgramOp:
     return replace(op, scale=scale)
 
 
-def _digest(ops: tuple[ProgramOp, ...]) -> str:
-    lines = [_VERSION]
+def _checked_limit(limit: float) -> float:
+    if type(limit) not in (float, int) or not limit > 0:
+        raise _invalid("a limit must be above 0")
+    return math.inf if limit > _FP32_MAX else to_fp32_down(limit)
+
+
+def _digest(ops: tuple[ProgramOp, ...], limit: float) -> str:
+    lines = [_VERSION, limit.hex()]
     lines += [f"{op.effect} {op.scope} {op.positions.encode()}" for op in ops]
     return hashlib.sha256("\n".join(lines).encode("ascii")).hexdigest()
 
@@ -269,8 +282,8 @@ def _written(op: ProgramOp, number: dict[str, int], place: dict[Positions, int])
     return whole + rest
 
 
-def _read(raw: object) -> tuple[str, tuple[ProgramOp, ...]]:
-    """Returns the digest and the operations as they are written, still unchecked in value."""
+def _read(raw: object) -> tuple[str, tuple[ProgramOp, ...], float]:
+    """Returns digest, operations and limit as they are written, still unchecked in value."""
     if not isinstance(raw, str):
         raise _invalid("an encoded program is a string")
     try:
@@ -280,7 +293,8 @@ def _read(raw: object) -> tuple[str, tuple[ProgramOp, ...]]:
         revisions = content["revisions"]
         positions = [Positions.decode(each) for each in content["positions"]]
         ops = tuple(_op(item, revisions, positions) for item in content["ops"])
-        return str(content["digest"]), ops
+        limit = content["limit"]
+        return str(content["digest"]), ops, math.inf if limit is None else limit
     except (ValueError, TypeError, LookupError, RecursionError) as exc:
         raise _invalid("an encoded program is malformed") from exc
 

@@ -14,7 +14,7 @@ from hotwire_plugin.program import (
     to_fp32_down,
 )
 from hotwire_plugin.shape import ModelShape
-from hotwire_plugin.snapshot import Snapshot, VectorMeta
+from hotwire_plugin.snapshot import EnginePolicy, Snapshot, VectorMeta
 from hotwire_plugin.spec import Spec
 from hotwire_plugin.spec_entry import SpecEntry
 from hotwire_plugin.spec_error import SCALE_NOT_FINITE, shown
@@ -46,6 +46,7 @@ RESOLVE_REASONS = frozenset(
         SCALE_NOT_FINITE,
         dose.DOSE_EXCEEDED,
         dose.DOSE_UNKNOWN_NORM,
+        dose.DOSE_SHADOWED,
     }
 )
 
@@ -70,10 +71,12 @@ class DeclinedError(Exception):
         self.dose_outcome = dose_outcome
 
 
-def resolve(spec: Spec, snapshot: Snapshot, model: ModelShape) -> tuple[Program | None, str | None]:
+def resolve(
+    spec: Spec, snapshot: Snapshot, model: ModelShape, caller: str = ""
+) -> tuple[Program | None, str | None]:
     """Returns the program, None if nothing acts, and the outcome of the dose decision if limited.
 
-    Raises DeclinedError.
+    caller: the label that the request carries, if any. Raises DeclinedError.
     """
     ops: list[ProgramOp] = []
     contributions: list[Contribution] = []
@@ -83,7 +86,7 @@ def resolve(spec: Spec, snapshot: Snapshot, model: ModelShape) -> tuple[Program 
             stacks.setdefault((op.layer, op.site), _Stack()).put(op.layer, contribution.amount)
             ops.append(op)
             contributions.append(contribution)
-    return _dosed(ops, contributions, snapshot.policy.dose) if ops else (None, None)
+    return _dosed(ops, contributions, snapshot.policy, caller) if ops else (None, None)
 
 
 class _Stack:
@@ -124,7 +127,8 @@ def _ops(
         if _acts(scale):
             _check_directions(entry, layer, meta, target)
             op = replace(plain, layer=layer, scale=scale)
-            found.append((op, _contribution(op, meta.norm_at(layer) or 0.0)))
+            contribution = _contribution(op, meta.norm_at(layer) or 0.0)
+            found.append((op, contribution._replace(vector=entry.id)))
     return found
 
 
@@ -231,8 +235,9 @@ def _check_rows(meta: VectorMeta, layers: Sequence[int]) -> None:
 
 
 def _dosed(
-    ops: list[ProgramOp], contributions: Sequence[Contribution], policy: DosePolicy
+    ops: list[ProgramOp], contributions: Sequence[Contribution], engine: EnginePolicy, caller: str
 ) -> tuple[Program | None, str | None]:
+    policy = engine.dose.of(caller)
     decision = dose.decide(policy, contributions)
     if decision.reason is not None:
         message = _dose_message(decision, policy)
@@ -243,10 +248,11 @@ def _dosed(
         at = [contribution.layer for contribution in contributions]
         factors = [decision.factor_by_layer[layer] for layer in at]
         ops = list(map(_reduced, ops, factors))
-    program = Program.build(ops)
+    program = Program.build(ops, engine.live_limit)
     if program is None and decision.outcome == dose.CLAMPED:
         raise DeclinedError(dose.DOSE_EXCEEDED, "nothing is left after clamping", dose.REJECTED)
-    return program, decision.outcome if policy.limited else None
+    limited = policy.limited or bool(policy.by_vector)
+    return program, decision.outcome if limited else None
 
 
 def _reduced(op: ProgramOp, factor: float) -> ProgramOp:
@@ -259,9 +265,15 @@ def _reduced(op: ProgramOp, factor: float) -> ProgramOp:
 def _dose_message(decision: DoseDecision, policy: DosePolicy) -> str:
     if decision.reason == dose.DOSE_UNKNOWN_NORM:
         return f"layer {decision.worst_layer} has no usable reference norm, and a limit is set"
+    if decision.outcome == dose.SHADOWED:
+        measured = decision.relative_dose
+        shown_dose = "unknown" if measured is None else f"{measured:.4g}"
+        return f"the policy only measures: relative dose {shown_dose}, nothing is steered"
     layer_limit, asked = policy.max_relative_dose, decision.relative_dose
     if layer_limit is not None and asked is not None and asked > layer_limit:
         where = f"relative dose {asked:.4g} at layer {decision.worst_layer}"
         return f"{where} is over the limit {layer_limit:.4g}"
     total, total_limit = decision.total_relative_dose, policy.max_total_relative_dose
-    return f"total relative dose {total:.4g} is over the limit {total_limit:.4g}"
+    if total_limit is not None and total is not None and total > total_limit:
+        return f"total relative dose {total:.4g} is over the limit {total_limit:.4g}"
+    return "a vector is over the limit that it has for itself"

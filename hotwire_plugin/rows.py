@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ class RowEntry:
 
     key: str
     ops: tuple[ProgramOp, ...]
+    limit: float = math.inf
     row: int = NOT_PLACED
     refs: int = 0
     last_step: int = 0
@@ -66,6 +68,15 @@ class ProgramRows:
         self._entries: dict[str, RowEntry] = {}
         self._placed: dict[int, RowEntry] = {}
         self._free = list(range(rows - 1, 0, -1))
+        self._own_limits = np.full(rows, np.inf, dtype=np.float32)
+        self._cap = math.inf
+
+    def cap_limits(self, cap: float) -> None:
+        """Hold every row, from the next launch on, to the lower of its own limit and this one."""
+        if cap != self._cap:
+            self._cap = cap
+            limits = np.minimum(self._own_limits, np.float32(cap))
+            self.limit.copy_(torch.from_numpy(limits))
 
     @property
     def capacity(self) -> int:
@@ -77,8 +88,10 @@ class ProgramRows:
         """The number of rows that live requests need."""
         return sum(1 for entry in self._placed.values() if entry.refs)
 
-    def acquire(self, key: str, ops: tuple[ProgramOp, ...]) -> RowEntry:
+    def acquire(self, key: str, ops: tuple[ProgramOp, ...], limit: float = math.inf) -> RowEntry:
         """Return the entry of a set of operations and count one more request that needs it.
+
+        limit: the most they may add at a site, over the norm of the token's own stream there.
 
         Operations at layers of other pipeline stages are left to those.
         """
@@ -87,7 +100,7 @@ class ProgramRows:
             return NO_OPS
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = RowEntry(key, own)
+            entry = self._entries[key] = RowEntry(key, own, limit)
         entry.refs += 1
         return entry
 
@@ -163,6 +176,8 @@ class ProgramRows:
         except ProgramError:
             self._release_bank(entry)
             raise
+        self._own_limits[row] = entry.limit
+        self.limit[row] = min(entry.limit, self._cap)
         # The count goes last: a kernel reads no operation beyond it.
         self.op_slots[:, row] = torch.from_numpy(slots).to(self.op_slots.device)
         self.op_coef[:, row] = torch.from_numpy(coef).to(self.op_coef.device)

@@ -5,6 +5,7 @@ A snapshot never changes; a newer one takes its place. Pure except for a lock.
 
 import itertools
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -55,11 +56,19 @@ class EnginePolicy:
     """What requests may do.
 
     kill_switch: nothing is steered. strict: what can't be honoured is refused. dose: the limits.
+    live_limit: the most that is added to a token's stream over its own norm; infinite for none.
+    apply_to_running: whether that holds requests, too, that were admitted before.
+    default_spec: what a request asks for that asks for nothing; None for nothing. default_adds:
+    whether it goes before what others ask for, too.
     """
 
     kill_switch: bool = False
     strict: bool = False
     dose: DosePolicy = field(default_factory=DosePolicy)
+    live_limit: float = math.inf
+    apply_to_running: bool = False
+    default_spec: str | None = None
+    default_adds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +142,22 @@ def snapshot_from_proto(
     """
     vectors = {vector.name: _meta(vector, known or {}) for vector in message.vectors}
     policy = message.policy
-    engine_policy = EnginePolicy(policy.kill_switch, policy.strict, _dose_policy(policy))
-    return Snapshot(message.generation, vectors, engine_policy)
+    return Snapshot(message.generation, vectors, _engine_policy(policy))
+
+
+def _engine_policy(policy: "policy_pb2.Policy") -> EnginePolicy:
+    from hotwired.v1 import policy_pb2
+
+    live_set = policy.HasField("max_live_relative_dose")
+    return EnginePolicy(
+        kill_switch=policy.kill_switch,
+        strict=policy.strict,
+        dose=_dose_policy(policy),
+        live_limit=policy.max_live_relative_dose if live_set else math.inf,
+        apply_to_running=policy.apply_to_running,
+        default_spec=policy.default_spec or None,
+        default_adds=policy.default_mode == policy_pb2.DEFAULT_MODE_ADD,
+    )
 
 
 def _meta(vector: "node_pb2.SnapshotVector", known: Mapping[str, VectorMeta]) -> VectorMeta:
@@ -156,6 +179,7 @@ def _dose_policy(policy: "policy_pb2.Policy") -> DosePolicy:
     modes = {
         policy_pb2.DOSE_MODE_CLAMP: DoseMode.CLAMP,
         policy_pb2.DOSE_MODE_WARN: DoseMode.WARN,
+        policy_pb2.DOSE_MODE_SHADOW: DoseMode.SHADOW,
     }
     total_set = policy.HasField("max_total_relative_dose")
     return DosePolicy(
@@ -167,4 +191,6 @@ def _dose_policy(policy: "policy_pb2.Policy") -> DosePolicy:
         max_total_relative_dose=policy.max_total_relative_dose if total_set else None,
         allow_unmonitored=policy.allow_unmonitored,
         reference_norms=dict(policy.reference_norms),
+        by_vector=dict(policy.max_relative_dose_by_vector),
+        by_caller=dict(policy.max_relative_dose_by_caller),
     )

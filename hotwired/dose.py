@@ -8,8 +8,8 @@ is the sum over layers. Pure: no I/O, standard library only.
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 ALLOWED = "allowed"
@@ -17,10 +17,12 @@ CLAMPED = "clamped"
 WARNED = "warned"
 REJECTED = "rejected"
 UNMONITORED = "unmonitored"
-OUTCOMES = (ALLOWED, CLAMPED, WARNED, REJECTED, UNMONITORED)
+SHADOWED = "shadowed"
+OUTCOMES = (ALLOWED, CLAMPED, WARNED, REJECTED, UNMONITORED, SHADOWED)
 
 DOSE_EXCEEDED = "DOSE_EXCEEDED"
 DOSE_UNKNOWN_NORM = "DOSE_UNKNOWN_NORM"
+DOSE_SHADOWED = "DOSE_SHADOWED"
 
 # The smallest normal fp32 number: a residual stream held in fp32 or less has no smaller norm, and
 # a limit below it can't be met by any scale that a worker can represent.
@@ -39,11 +41,13 @@ class Contribution(NamedTuple):
         layer: the layer after which the stream is changed; -1 is before the first.
         amount: the L2 norm of what is added, in the stream's own units.
         relative: what is added besides, over the norm of the token's own stream.
+        vector: the vector's name.
     """
 
     layer: int
     amount: float
     relative: float = 0.0
+    vector: str = ""
 
 
 class DoseMode(enum.Enum):
@@ -52,6 +56,7 @@ class DoseMode(enum.Enum):
     REJECT = "reject"
     CLAMP = "clamp"
     WARN = "warn"
+    SHADOW = "shadow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ class DosePolicy:
     max_total_relative_dose: the limit of the sum over layers, finite and >= 0; None is no limit.
     allow_unmonitored: whether a layer without a usable reference norm may be steered.
     reference_norms: layer -> mean L2 norm of the residual stream after it.
+    by_vector: vector's name -> the limit at each layer of what it contributes by itself.
+    by_caller: a caller's label -> its limit at each layer, beside the one for everybody.
     Raises ValueError for a limit that is NaN, infinite or negative: such a limit limits nothing.
     """
 
@@ -71,16 +78,30 @@ class DosePolicy:
     max_total_relative_dose: float | None = None
     allow_unmonitored: bool = False
     reference_norms: Mapping[int, float] = field(default_factory=dict)
+    by_vector: Mapping[str, float] = field(default_factory=dict)
+    by_caller: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("max_relative_dose", "max_total_relative_dose"):
-            limit = getattr(self, name)
+        limits: dict[str, float | None] = {
+            "max_relative_dose": self.max_relative_dose,
+            "max_total_relative_dose": self.max_total_relative_dose,
+        }
+        limits |= {f"by_vector[{name}]": limit for name, limit in self.by_vector.items()}
+        limits |= {f"by_caller[{label}]": limit for label, limit in self.by_caller.items()}
+        for name, limit in limits.items():
             if limit is not None and not 0.0 <= limit < math.inf:
                 raise ValueError(f"{name} must be finite and >= 0, is {limit}")
 
+    def of(self, caller: str) -> "DosePolicy":
+        """Returns the policy for one caller: the lower of its own limit and everybody's."""
+        own, everybodys = self.by_caller.get(caller), self.max_relative_dose
+        if own is None or (everybodys is not None and everybodys <= own):
+            return self
+        return replace(self, max_relative_dose=own)
+
     @property
     def limited(self) -> bool:
-        """Whether there is any limit."""
+        """Whether all that a request adds is limited."""
         return self.max_relative_dose is not None or self.max_total_relative_dose is not None
 
 
@@ -109,13 +130,26 @@ def decide(policy: DosePolicy, contributions: Sequence[Contribution]) -> DoseDec
     """Decides on contributions, several of which may share a layer.
 
     Without a limit everything is allowed and no norm is needed. An amount that is NaN, infinite
-    or negative counts as an infinite dose.
+    or negative counts as an infinite dose. In shadow mode the outcome is SHADOWED whatever the
+    doses are, which are measured where there are norms.
     """
-    amounts = _by_layer(contributions)
-    unchanged = dict.fromkeys(amounts, 1.0)
-    if not policy.limited:
+    unchanged = dict.fromkeys((part.layer for part in contributions), 1.0)
+    shadow = policy.mode is DoseMode.SHADOW
+    measured = contributions if policy.limited or shadow else _of_limited(policy, contributions)
+    if not measured:
         return DoseDecision(ALLOWED, unchanged)
-    doses, unknown = _measure(policy, amounts)
+    doses, unknown = _measure(policy, measured)
+    if shadow:
+        return _decision(SHADOWED, unchanged, doses, DOSE_SHADOWED)
+    return _enforced(policy, unchanged, doses, unknown)
+
+
+def _enforced(
+    policy: DosePolicy,
+    unchanged: Mapping[int, float],
+    doses: Mapping[int, "_Dose"],
+    unknown: Sequence[int],
+) -> DoseDecision:
     if unknown and not policy.allow_unmonitored and policy.mode is not DoseMode.WARN:
         return DoseDecision(REJECTED, unchanged, unknown[0], reason=DOSE_UNKNOWN_NORM)
     if not _over(policy, doses):
@@ -133,43 +167,58 @@ def usable_norm(norm: object) -> bool:
     return type(norm) in (float, int) and _TINY <= norm < math.inf  # type: ignore[operator]
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """What stacks at one layer: norms of what is added, and bounds relative to the stream."""
+class _Dose(NamedTuple):
+    """The dose of one layer, and what each vector with a limit of its own has of it."""
 
-    amounts: list[float] = field(default_factory=list)
-    relative: list[float] = field(default_factory=list)
+    whole: float
+    by_vector: Mapping[str, float]
+
+    def times(self, factor: float) -> "_Dose":
+        """Returns the dose with every scale multiplied."""
+        by_vector = {name: dose * factor for name, dose in self.by_vector.items()}
+        return _Dose(self.whole * factor, by_vector)
 
 
-def _by_layer(contributions: Sequence[Contribution]) -> dict[int, _Layer]:
-    layers: dict[int, _Layer] = {}
-    for layer, amount, relative in contributions:
-        parts = layers.setdefault(layer, _Layer())
-        parts.amounts.append(_finite(amount))
-        parts.relative.append(_finite(relative))
-    return layers
+def _of_limited(
+    policy: DosePolicy, contributions: Sequence[Contribution]
+) -> Sequence[Contribution]:
+    return [part for part in contributions if part.vector in policy.by_vector]
+
+
+def _measure(
+    policy: DosePolicy, contributions: Sequence[Contribution]
+) -> tuple[dict[int, _Dose], list[int]]:
+    """Returns the dose of each layer where it is known, and the layers that lack a usable norm."""
+    layers: dict[int, list[Contribution]] = {}
+    for part in contributions:
+        layers.setdefault(part.layer, []).append(part)
+    doses: dict[int, _Dose] = {}
+    unknown: list[int] = []
+    for layer, parts in layers.items():
+        norm = policy.reference_norms.get(layer)
+        usable = norm is not None and usable_norm(norm)
+        whole = _dose(parts, norm if usable else None)
+        if whole is None:
+            unknown.append(layer)
+            continue
+        names = {part.vector for part in parts} & policy.by_vector.keys()
+        by_vector = {name: [p for p in parts if p.vector == name] for name in names}
+        own = {name: _dose(some, norm) or 0.0 for name, some in by_vector.items()}
+        doses[layer] = _Dose(whole, own)
+    return doses, unknown
+
+
+def _dose(parts: Sequence[Contribution], norm: float | None) -> float | None:
+    """Returns the relative dose of what is added together; None if it takes a norm to say."""
+    amount = _sum([_finite(part.amount) for part in parts])
+    relative = _sum([_finite(part.relative) for part in parts])
+    if norm is None:
+        return relative if amount == 0.0 and relative > 0.0 else None
+    return amount / norm + relative
 
 
 def _finite(amount: float) -> float:
     return amount if 0.0 <= amount < math.inf else math.inf
-
-
-def _measure(
-    policy: DosePolicy, layers: Mapping[int, _Layer]
-) -> tuple[dict[int, float], list[int]]:
-    """Returns the dose of each layer where it is known, and the layers that lack a usable norm."""
-    doses: dict[int, float] = {}
-    unknown: list[int] = []
-    for layer, parts in layers.items():
-        norm = policy.reference_norms.get(layer)
-        amount, relative = _sum(parts.amounts), _sum(parts.relative)
-        if norm is not None and usable_norm(norm):
-            doses[layer] = amount / norm + relative
-        elif amount == 0.0 and relative > 0.0:
-            doses[layer] = relative
-        else:
-            unknown.append(layer)
-    return doses, unknown
 
 
 def _sum(parts: Sequence[float]) -> float:
@@ -180,29 +229,36 @@ def _sum(parts: Sequence[float]) -> float:
         return math.inf
 
 
-def _over(policy: DosePolicy, doses: Mapping[int, float]) -> bool:
-    layer_limit, total_limit = policy.max_relative_dose, policy.max_total_relative_dose
-    if layer_limit is not None and any(dose > layer_limit for dose in doses.values()):
+def _over(policy: DosePolicy, doses: Mapping[int, _Dose]) -> bool:
+    if any(d > limit for dose in doses.values() for d, limit in _limits(policy, dose)):
         return True
-    return total_limit is not None and _sum(list(doses.values())) > total_limit
+    total_limit = policy.max_total_relative_dose
+    return total_limit is not None and _sum([dose.whole for dose in doses.values()]) > total_limit
 
 
-def _clamp(policy: DosePolicy, doses: Mapping[int, float]) -> dict[int, float] | None:
+def _limits(policy: DosePolicy, dose: _Dose) -> Iterator[tuple[float, float]]:
+    """Yields each dose of a layer that has a limit, and the limit."""
+    if policy.max_relative_dose is not None:
+        yield dose.whole, policy.max_relative_dose
+    for name, own in dose.by_vector.items():
+        yield own, policy.by_vector[name]
+
+
+def _clamp(policy: DosePolicy, doses: Mapping[int, _Dose]) -> dict[int, float] | None:
     """Returns a factor for each layer that brings it under the limits, or None if none does."""
-    factors = dict.fromkeys(doses, 1.0)
-    limit = policy.max_relative_dose
-    if limit is not None:
-        factors = {layer: _factor(dose, limit) for layer, dose in doses.items()}
+    factors = {
+        layer: min((_factor(d, limit) for d, limit in _limits(policy, dose)), default=1.0)
+        for layer, dose in doses.items()
+    }
     total_limit = policy.max_total_relative_dose
     if total_limit is not None:
-        common = _factor(
-            _sum([dose * factors[layer] for layer, dose in doses.items()]), total_limit
-        )
+        reached = _sum([dose.whole * factors[layer] for layer, dose in doses.items()])
+        common = _factor(reached, total_limit)
         factors = {layer: factor * common for layer, factor in factors.items()}
     # A dose of infinity times a factor of 0 is NaN, which no comparison below lets through.
-    met = {layer: dose * factors[layer] for layer, dose in doses.items()}
+    met = {layer: dose.times(factors[layer]) for layer, dose in doses.items()}
     usable = all(factor >= _LEAST_FACTOR for factor in factors.values())
-    finite = all(math.isfinite(dose) for dose in met.values())
+    finite = all(math.isfinite(dose.whole) for dose in met.values())
     return factors if usable and finite and not _over(policy, met) else None
 
 
@@ -215,11 +271,11 @@ def _factor(dose: float, limit: float) -> float:
 def _decision(
     outcome: str,
     factors: Mapping[int, float],
-    doses: Mapping[int, float],
+    doses: Mapping[int, _Dose],
     reason: str | None = None,
 ) -> DoseDecision:
     if not doses:
         return DoseDecision(outcome, factors, reason=reason)
-    worst = max(doses, key=doses.__getitem__)
-    total = _sum(list(doses.values()))
-    return DoseDecision(outcome, factors, worst, doses[worst], total, reason)
+    worst = max(doses, key=lambda layer: doses[layer].whole)
+    total = _sum([dose.whole for dose in doses.values()])
+    return DoseDecision(outcome, factors, worst, doses[worst].whole, total, reason)

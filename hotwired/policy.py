@@ -1,6 +1,7 @@
 """What a policy may say, and how it changes: defaults, masks, etag."""
 
 import hashlib
+import json
 import math
 from collections.abc import Iterator
 
@@ -11,14 +12,26 @@ from hotwired.v1 import policy_pb2, steering_service_pb2
 from hotwired.vector_file import MAX_LAYER
 
 _LIMITS = ("max_relative_dose", "max_total_relative_dose")
+_LIVE = "max_live_relative_dose"
+_LIMIT_MAPS = ("max_relative_dose_by_vector", "max_relative_dose_by_caller")
+_MAPS = ("reference_norms", *_LIMIT_MAPS)
 _SETTABLE = (
     "kill_switch",
     "dose_mode",
     *_LIMITS,
+    _LIVE,
+    "apply_to_running",
+    *_LIMIT_MAPS,
     "allow_unmonitored",
     "strict",
+    "default_spec",
+    "default_mode",
     "reference_norms",
 )
+MAX_DEFAULT_SPEC_BYTES = 16 * 1024
+MAX_LABEL_CHARS = 256
+# The least normal fp32 number: a lower limit could not be kept by any scale.
+_LEAST_LIVE = 2.0**-126
 
 
 def default() -> policy_pb2.Policy:
@@ -101,9 +114,9 @@ def _masked(request: steering_service_pb2.SetPolicyRequest) -> tuple[str, ...]:
 
 def _copy_field(source: policy_pb2.Policy, target: policy_pb2.Policy, field: str) -> None:
     target.ClearField(field)
-    if field == "reference_norms":
-        target.reference_norms.update(source.reference_norms)
-    elif field not in _LIMITS or source.HasField(field):
+    if field in _MAPS:
+        getattr(target, field).update(getattr(source, field))
+    elif field not in (*_LIMITS, _LIVE) or source.HasField(field):
         setattr(target, field, getattr(source, field))
 
 
@@ -114,8 +127,49 @@ def _violations(policy: policy_pb2.Policy) -> Iterator[tuple[str, str]]:
         limit = getattr(policy, field)
         if policy.HasField(field) and not (math.isfinite(limit) and limit >= 0):
             yield f"policy.{field}", f"{limit} is not a finite number >= 0"
+    yield from _violations_of_live(policy)
+    yield from _violations_of_maps(policy)
+    yield from _violations_of_default(policy)
     for layer, norm in sorted(policy.reference_norms.items()):
         if layer > MAX_LAYER:
             yield "policy.reference_norms", f"layer {layer} is over {MAX_LAYER}"
         elif not (math.isfinite(norm) and norm > 0):
             yield f"policy.reference_norms[{layer}]", f"{norm} is not a finite number > 0"
+
+
+def _violations_of_live(policy: policy_pb2.Policy) -> Iterator[tuple[str, str]]:
+    limit = policy.max_live_relative_dose
+    if policy.HasField(_LIVE) and not _LEAST_LIVE <= limit < math.inf:
+        yield f"policy.{_LIVE}", f"{limit} is not a finite number > 0 in fp32"
+
+
+def _violations_of_maps(policy: policy_pb2.Policy) -> Iterator[tuple[str, str]]:
+    for field in _LIMIT_MAPS:
+        for key, limit in sorted(getattr(policy, field).items()):
+            if not 0 < len(key) <= MAX_LABEL_CHARS:
+                yield f"policy.{field}", f"a key must have 1 to {MAX_LABEL_CHARS} characters"
+            elif not (math.isfinite(limit) and limit >= 0):
+                yield f"policy.{field}[{shown(key)}]", f"{limit} is not a finite number >= 0"
+
+
+def _violations_of_default(policy: policy_pb2.Policy) -> Iterator[tuple[str, str]]:
+    if policy.default_mode not in policy_pb2.DefaultMode.values():
+        yield "policy.default_mode", f"{policy.default_mode} is no mode"
+    text = policy.default_spec
+    if len(text.encode()) > MAX_DEFAULT_SPEC_BYTES:
+        yield "policy.default_spec", f"longer than {MAX_DEFAULT_SPEC_BYTES} bytes"
+    elif text and not names_in_default(text):
+        yield "policy.default_spec", "not a JSON object with an id, nor a list of them"
+
+
+def names_in_default(text: str) -> frozenset[str]:
+    """Returns the vectors that a default specification names; none if it is not one."""
+    try:
+        loaded = json.loads(text)
+    except (ValueError, RecursionError):
+        return frozenset()
+    items = loaded if isinstance(loaded, list) else [loaded]
+    if not all(isinstance(item, dict) and isinstance(item.get("id"), str) for item in items):
+        return frozenset()
+    targets = {item["to"] for item in items if isinstance(item.get("to"), str)}
+    return frozenset({item["id"] for item in items} | targets)

@@ -23,7 +23,7 @@ from tests.support.admissions import CALM, JOY, LAYERS, VECTORS, admission, limi
     '{"id": "joy", "scale": 1e-60}'])  # fmt: skip
 def test_asking_for_nothing_is_no_failure(raw: str | None) -> None:
     """No specification, no entries or only scales of 0: no program and no reason."""
-    assert admission(dose=limit()).decide(raw, "r") == Admitted()
+    assert admission(dose=limit()).decide({SPEC_KEY: raw}, "r") == Admitted()
     subject = admission()
     assert subject.admit({SPEC_KEY: raw}, "r").extra_args is None
     assert subject.report().requests_unsteered_total == {}
@@ -53,6 +53,7 @@ REASONS_OF = {
     "TOO_MANY_OPS": [{"id": "joy"}] * 9,
     "TOO_MANY_SETS": [{"id": "joy", "layer": 10 + n, "from_generated": n} for n in range(9)],
     "SCALE_NOT_FINITE": '{"id": "joy", "scale": NaN}',
+    "DOSE_SHADOWED": {"id": "joy"},
     "DOSE_EXCEEDED": {"id": "joy", "scale": 2.51},
     "DOSE_UNKNOWN_NORM": {"id": "calm", "layer": 29, "scale": 0.001},
 }
@@ -63,6 +64,8 @@ def subject_for(reason: str, *, strict: bool = False) -> tuple[Admission, object
     norms = dict.fromkeys(range(29), 10.0)
     dose = DosePolicy(max_relative_dose=0.5, reference_norms=norms)
     dose = dose if reason.startswith("DOSE") else DosePolicy()
+    if reason == "DOSE_SHADOWED":
+        dose = DosePolicy(DoseMode.SHADOW)
     if reason == "NODE_DISARMED":
         return admission(lambda: "no layers", strict=strict), {"id": "joy"}
     if reason == "KILL_SWITCH":
@@ -101,7 +104,7 @@ def test_every_reason_refuses_under_a_strict_policy(reason: str) -> None:
     assert refusal.message.isprintable()
     assert refusal.message
     assert subject.report().requests_total == 0
-    assert subject.decide(raw, "r").strict
+    assert subject.decide({SPEC_KEY: raw}, "r").strict
 
 
 @pytest.mark.parametrize("reason", sorted(REASONS - {"SPEC_TOO_LARGE", "SPEC_NOT_JSON"}))
@@ -141,7 +144,10 @@ def test_the_engine_gets_the_program_and_not_the_spec() -> None:
     args = admission().admit(given_args, "r").extra_args
     assert args is not None
     assert set(args) == {PROGRAM_KEY, "other"}
-    assert Program.decode(args[PROGRAM_KEY]) == admission().decide({"id": "joy"}, "r").program
+    assert (
+        Program.decode(args[PROGRAM_KEY])
+        == admission().decide({SPEC_KEY: {"id": "joy"}}, "r").program
+    )
     assert given_args == {SPEC_KEY: '{"id": "joy"}', "other": [1]}
 
 
@@ -196,16 +202,16 @@ def test_a_new_snapshot_is_used_from_the_next_request_on() -> None:
     subject.admit(args, "two")
     assert subject.revisions_in_use() == {JOY, CALM}
     holder.commit(Snapshot(3, {}, EnginePolicy()))
-    assert subject.decide(args[SPEC_KEY], "three").reason == "VECTOR_NOT_FOUND"
+    assert subject.decide(args, "three").reason == "VECTOR_NOT_FOUND"
     holder.commit(Snapshot(3, moved, EnginePolicy()))
-    assert subject.decide(args[SPEC_KEY], "four").program is not None
+    assert subject.decide(args, "four").program is not None
 
 
 def test_arming_is_asked_anew_for_each_request() -> None:
     """A node that is disarmed while it runs declines specifications seen before."""
     state: list[str | None] = [None, "gone", None]
     subject = admission(lambda: state.pop(0))
-    reasons = [subject.decide('{"id": "joy"}', "r").reason for _ in range(3)]
+    reasons = [subject.decide({SPEC_KEY: '{"id": "joy"}'}, "r").reason for _ in range(3)]
     assert reasons == [None, "NODE_DISARMED", None]
 
 
@@ -224,7 +230,7 @@ def test_an_unexpected_exception_is_internal(
     assert subject.report().requests_unsteered_total == {"INTERNAL": 2}
     assert caplog.text.count("Traceback") == 1
     monkeypatch.undo()
-    assert subject.decide('{"id": "joy"}', "three").program is not None
+    assert subject.decide({SPEC_KEY: '{"id": "joy"}'}, "three").program is not None
 
 
 def test_logs_are_safe_from_what_clients_write(caplog: pytest.LogCaptureFixture) -> None:
@@ -245,7 +251,7 @@ def test_memory_is_bounded() -> None:
         subject.admit({SPEC_KEY: json.dumps({"id": "joy", "scale": n + 1})}, f"r{n}")
         subject.admit({SPEC_KEY: json.dumps({"id": f"nil{n}"})}, f"s{n}")
         subject.finish(f"r{n}")
-    assert len(subject._cache) <= 256
+    assert len(subject._decisions._cache) <= 256
     assert set(subject.report().requests_unsteered_total) <= REASONS
     assert subject.report().requests_live == 0
 
@@ -253,10 +259,10 @@ def test_memory_is_bounded() -> None:
 def test_a_repeated_spec_gives_the_same_program() -> None:
     """From the cache or not, text or decoded."""
     subject = admission()
-    first = subject.decide('{"id": "joy"}', "one").program
-    again = subject.decide('{"id": "joy"}', "two").program
+    first = subject.decide({SPEC_KEY: '{"id": "joy"}'}, "one").program
+    again = subject.decide({SPEC_KEY: '{"id": "joy"}'}, "two").program
     assert first is again
-    assert subject.decide({"id": "joy"}, "three").program == first
+    assert subject.decide({SPEC_KEY: {"id": "joy"}}, "three").program == first
 
 
 anything = st.recursive(

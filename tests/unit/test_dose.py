@@ -29,7 +29,7 @@ def test_without_a_limit_no_norm_is_needed() -> None:
     assert decision.factor_by_layer == {3: 1.0, 99: 1.0}
 
 
-@pytest.mark.parametrize("mode", list(DoseMode))
+@pytest.mark.parametrize("mode", [DoseMode.REJECT, DoseMode.CLAMP, DoseMode.WARN])
 def test_exactly_at_the_limit_is_allowed(mode: DoseMode) -> None:
     """The limit belongs to what is allowed, in every mode."""
     decision = decide(policy(mode, max_relative_dose=0.5), [(0, 5.0), (1, 4.0)])
@@ -175,7 +175,7 @@ def test_any_input_gets_a_decision(
     """Never an exception; a factor in (0, 1] for each layer; a reason exactly if rejected."""
     decision = decide(limited, contributions)
     assert decision.outcome in OUTCOMES
-    assert (decision.reason is not None) == (decision.outcome == "rejected")
+    assert (decision.reason is not None) == (decision.outcome in {"rejected", "shadowed"})
     assert set(decision.factor_by_layer) == {layer for layer, _ in contributions}
     assert all(0.0 < factor <= 1.0 for factor in decision.factor_by_layer.values())
 
@@ -198,3 +198,73 @@ def test_clamping_never_exceeds_a_limit(
         doses[layer] += amount * decision.factor_by_layer[layer] / norms[layer]
     assert layer_limit is None or max(doses.values()) <= layer_limit
     assert total_limit is None or sum(doses.values()) <= total_limit
+
+
+def part(layer: int, amount: float, vector: str, relative: float = 0.0) -> Contribution:
+    """Return what an operation adds."""
+    return Contribution(layer, amount, relative, vector)
+
+
+def test_a_vector_can_have_a_limit_of_its_own() -> None:
+    """It counts what the vector contributes itself; others are not measured for it."""
+    limited = policy(by_vector={"joy": 0.5})
+    assert dose.decide(limited, [part(0, 5.0, "joy"), part(0, 50.0, "calm")]).reason is None
+    assert dose.decide(limited, [part(99, 50.0, "calm")]).outcome == "allowed"
+    over = dose.decide(limited, [part(0, 5.0, "joy"), part(0, 0.1, "joy")])
+    assert over.reason == "DOSE_EXCEEDED"
+    assert dose.decide(limited, [part(99, 1.0, "joy")]).reason == "DOSE_UNKNOWN_NORM"
+
+
+def test_a_vector_over_its_limit_clamps_its_layer_whole() -> None:
+    """One factor for all that stacks at the layer, so that the direction of the sum is kept."""
+    limited = policy(DoseMode.CLAMP, by_vector={"joy": 0.5}, max_relative_dose=5.0)
+    parts = [part(0, 10.0, "joy"), part(0, 10.0, "calm"), part(1, 10.0, "calm")]
+    decision = dose.decide(limited, parts)
+    assert decision.outcome == "clamped"
+    assert decision.factor_by_layer == {0: pytest.approx(0.5), 1: 1.0}
+
+
+def test_a_caller_has_the_lower_of_two_limits() -> None:
+    """Its own, or everybody's; a label without a limit has everybody's."""
+    limited = policy(max_relative_dose=0.5, by_caller={"team": 0.25, "loose": 2.0})
+    assert limited.of("team").max_relative_dose == 0.25
+    assert limited.of("loose").max_relative_dose == limited.of("").max_relative_dose == 0.5
+    assert policy(by_caller={"team": 0.25}).of("team").limited
+
+
+def test_a_bound_relative_to_the_stream_needs_no_norm() -> None:
+    """It adds to what is measured by one, and stands alone where nothing else is added."""
+    limited = policy(max_relative_dose=0.5)
+    assert dose.decide(limited, [part(99, 0.0, "joy", 0.5)]).outcome == "allowed"
+    assert dose.decide(limited, [part(99, 0.0, "joy", 0.6)]).reason == "DOSE_EXCEEDED"
+    both = dose.decide(limited, [part(0, 2.0, "joy", 0.25)])
+    assert both.relative_dose == pytest.approx(0.45)
+    assert dose.decide(limited, [part(99, 1.0, "joy", 0.1)]).reason == "DOSE_UNKNOWN_NORM"
+
+
+def test_shadow_measures_and_lets_nothing_through() -> None:
+    """Whatever the dose is; where there is no norm, there is no figure either."""
+    decision = dose.decide(policy(DoseMode.SHADOW), [part(0, 5.0, "joy"), part(99, 1.0, "joy")])
+    assert (decision.outcome, decision.reason) == ("shadowed", "DOSE_SHADOWED")
+    assert (decision.worst_layer, decision.relative_dose) == (0, 0.5)
+
+
+vectors = st.sampled_from(["joy", "calm", "dark"])
+parts = st.lists(
+    st.builds(part, st.integers(0, 7), st.floats(0, 1e30), vectors, st.floats(0, 10)), max_size=20
+)
+
+
+@given(st.dictionaries(vectors, st.floats(1e-30, 1e3), min_size=1), limits, parts)
+def test_clamping_never_exceeds_a_vectors_limit(
+    by_vector: dict[str, float], layer_limit: float | None, contributions: list[Contribution]
+) -> None:
+    """What each vector contributes at each layer, measured anew, is at most its limit."""
+    limited = policy(DoseMode.CLAMP, by_vector=by_vector, max_relative_dose=layer_limit)
+    decision = dose.decide(limited, contributions)
+    if decision.outcome != "clamped":
+        return
+    for name, limit in by_vector.items():
+        for layer, factor in decision.factor_by_layer.items():
+            own = [p for p in contributions if (p.layer, p.vector) == (layer, name)]
+            assert sum(factor * (p.amount / NORMS[layer] + p.relative) for p in own) <= limit

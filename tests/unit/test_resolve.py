@@ -13,7 +13,7 @@ from tests.support.admissions import CALM, JOY, LAYERS, REFERENCE, admission, li
 
 def program_of(raw: object, **policy: object) -> Program:
     """Returns the program that a specification gets."""
-    admitted = admission(**policy).decide(raw, "r")  # type: ignore[arg-type]
+    admitted = admission(**policy).decide({SPEC_KEY: raw}, "r")  # type: ignore[arg-type]
     assert admitted.reason is None
     assert admitted.program is not None
     return admitted.program
@@ -68,10 +68,10 @@ def test_equal_programs_have_equal_digests() -> None:
 
 def test_a_near_name_is_suggested() -> None:
     """A typing error in a name is easy to mend; a name unlike any gets no guess."""
-    assert "did you mean 'joy'" in admission().decide({"id": "joyy"}, "r").message
-    assert "did you mean" not in admission().decide({"id": "zzzzzz"}, "r").message
+    assert "did you mean 'joy'" in admission().decide({SPEC_KEY: {"id": "joyy"}}, "r").message
+    assert "did you mean" not in admission().decide({SPEC_KEY: {"id": "zzzzzz"}}, "r").message
     empty = Admission(SnapshotHolder(), LAYERS, lambda: None)
-    assert "none is registered" in empty.decide({"id": "joy"}, "r").message
+    assert "none is registered" in empty.decide({SPEC_KEY: {"id": "joy"}}, "r").message
 
 
 @pytest.mark.parametrize(
@@ -86,26 +86,31 @@ def test_a_near_name_is_suggested() -> None:
 )
 def test_a_scale_that_overflows_fp32_is_refused(name: str, layer: int, scale: float) -> None:
     """As it stands or times the vector; an infinite row would poison the request's KV."""
-    admitted = admission().decide({"id": name, "layer": layer, "scale": scale}, "r")
+    admitted = admission().decide({SPEC_KEY: {"id": name, "layer": layer, "scale": scale}}, "r")
     assert admitted.reason == "SCALE_NOT_FINITE"
 
 
 def test_a_stack_that_overflows_fp32_is_refused() -> None:
     """Each fits, the sum does not."""
     item = {"id": "huge", "layer": 28, "scale": 2e8}
-    assert admission().decide([item], "r").program is not None
-    assert admission().decide([item, item], "r").reason == "SCALE_NOT_FINITE"
+    assert admission().decide({SPEC_KEY: [item]}, "r").program is not None
+    assert admission().decide({SPEC_KEY: [item, item]}, "r").reason == "SCALE_NOT_FINITE"
     assert program_of({"id": "joy", "layer": 10, "scale": 1e38}).ops[0].scale == to_fp32(1e38)
 
 
 def test_a_layer_beyond_the_model_is_refused_even_if_the_vector_has_it() -> None:
     """A vector made for a longer model is not quietly cut."""
-    assert admission().decide({"id": "huge", "scale": 1e-30}, "r").reason == "LAYER_OUT_OF_RANGE"
+    assert (
+        admission().decide({SPEC_KEY: {"id": "huge", "scale": 1e-30}}, "r").reason
+        == "LAYER_OUT_OF_RANGE"
+    )
 
 
 def test_a_bad_entry_fails_even_at_scale_zero() -> None:
     """Scale 0 hides no typing error."""
-    assert admission().decide({"id": "nil", "scale": 0}, "r").reason == "VECTOR_NOT_FOUND"
+    assert (
+        admission().decide({SPEC_KEY: {"id": "nil", "scale": 0}}, "r").reason == "VECTOR_NOT_FOUND"
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +124,7 @@ def test_a_bad_entry_fails_even_at_scale_zero() -> None:
 def test_dose_outcomes(mode: DoseMode, scale: float, outcome: str, scales: set[float]) -> None:
     """At the limit is allowed; warn changes nothing but the outcome."""
     subject = admission(dose=limit(mode))
-    admitted = subject.decide({"id": "joy", "scale": scale}, "r")
+    admitted = subject.decide({SPEC_KEY: {"id": "joy", "scale": scale}}, "r")
     assert admitted.dose_outcome == outcome
     assert admitted.program is not None
     assert {op.scale for op in admitted.program.ops} == scales
@@ -139,7 +144,7 @@ def test_a_clamped_program_is_under_the_limit(
     """As the workers apply it, in fp32; and the sign stays."""
     policy = limit(DoseMode.CLAMP, per_layer, max_total_relative_dose=total)
     spec = [{"id": "joy", "layer": "10-12", "scale": scale / (n + 1)} for n in range(copies)]
-    admitted = admission(dose=policy).decide(spec, "r")
+    admitted = admission(dose=policy).decide({SPEC_KEY: spec}, "r")
     if admitted.dose_outcome != "clamped":
         return
     assert admitted.program is not None
@@ -163,18 +168,22 @@ def test_clamping_changes_the_digest_only_if_it_changes_a_scale() -> None:
 def test_clamping_to_nothing_is_declined() -> None:
     """A limit of 0 leaves nothing, and the request is told."""
     subject = admission(dose=limit(DoseMode.CLAMP, 0.0))
-    admitted = subject.decide({"id": "joy"}, "r")
+    admitted = subject.decide({SPEC_KEY: {"id": "joy"}}, "r")
     assert (admitted.program, admitted.reason) == (None, "DOSE_EXCEEDED")
     tiny = admission(
         dose=limit(DoseMode.CLAMP, 1e-37, reference_norms=dict.fromkeys(REFERENCE, 1e-30))
     )
-    assert tiny.decide({"id": "joy"}, "r").reason == "DOSE_EXCEEDED"
+    assert tiny.decide({SPEC_KEY: {"id": "joy"}}, "r").reason == "DOSE_EXCEEDED"
 
 
 def test_a_dose_message_names_figure_layer_and_limit() -> None:
     """So that a client knows how far to go down."""
-    message = admission(dose=limit()).decide({"id": "joy", "layer": 14, "scale": 5}, "r").message
+    message = (
+        admission(dose=limit())
+        .decide({SPEC_KEY: {"id": "joy", "layer": 14, "scale": 5}}, "r")
+        .message
+    )
     assert message == "relative dose 1 at layer 14 is over the limit 0.5"
     total = DosePolicy(max_total_relative_dose=1.0, reference_norms=REFERENCE)
-    message = admission(dose=total).decide({"id": "joy"}, "r").message
+    message = admission(dose=total).decide({SPEC_KEY: {"id": "joy"}}, "r").message
     assert message == "total relative dose 2 is over the limit 1"

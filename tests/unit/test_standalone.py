@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from hotwire_plugin.admission import Admission
+from hotwire_plugin.program import SPEC_KEY
 from hotwire_plugin.shape import ModelShape
 from hotwire_plugin.snapshot import SnapshotHolder
 from hotwire_plugin.standalone import Standalone, from_environment
@@ -220,10 +221,11 @@ def test_requests_of_a_hotwire_user(tmp_path: Path) -> None:
     norms.write_text('{"1": 8.0}')
     standalone = load(tmp_path, norms=norms, limit="1.0")
     admission = Admission(SnapshotHolder(standalone.snapshot), ModelShape(4), lambda: None)
-    single = admission.decide('{"id": "joy", "layer": 1, "scale": 1.5}', "r")
+    single = admission.decide({SPEC_KEY: '{"id": "joy", "layer": 1, "scale": 1.5}'}, "r")
     assert (single.reason, single.dose_outcome) == (None, "allowed")
     several = '[{"id": "joy", "layer": 1}, {"id": "joy", "layer": 2, "decode_only": true}]'
-    assert admission.decide(several, "r").dose_outcome == "unmonitored"
+    assert admission.decide({SPEC_KEY: several}, "r").dose_outcome == "unmonitored"
     assert (
-        admission.decide('{"id": "joy", "layer": 1, "scale": 2.1}', "r").reason == "DOSE_EXCEEDED"
+        admission.decide({SPEC_KEY: '{"id": "joy", "layer": 1, "scale": 2.1}'}, "r").reason
+        == "DOSE_EXCEEDED"
     )
