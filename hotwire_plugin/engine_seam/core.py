@@ -11,6 +11,7 @@ from hotwire_plugin.engine_role import EngineRole
 from hotwire_plugin.engine_seam import sessions
 from hotwire_plugin.engine_seam.identity import identity_of
 from hotwire_plugin.engine_seam.patch import replace
+from hotwire_plugin.engine_seam.step_message import asked_prompt_len, with_prompt_len
 from hotwire_plugin.engine_seam.worker import disarmed_reason_of
 from hotwire_plugin.process import process
 
@@ -44,7 +45,9 @@ def _admitted(inner: Callable[..., Any]) -> Callable[..., Any]:
             own.extra_args = sessions.admit(engine, request)
         else:
             actual = _tokens_of_prompt(request)
-            own.extra_args = engine.admit(params.extra_args, request.request_id, actual)
+            prompt_len = asked_prompt_len(params.extra_args, actual)
+            admitted = engine.admit(params.extra_args, request.request_id, prompt_len)
+            own.extra_args = with_prompt_len(admitted, prompt_len)
         try:
             return inner(self, request)
         except Exception:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from hotwire_plugin.engine_seam import beams
 from hotwire_plugin.engine_seam.identity import identity_of
 from hotwire_plugin.engine_seam.patch import replace, resolve
 from hotwire_plugin.process import process
@@ -45,7 +46,7 @@ def _checked(inner: Callable[..., Any]) -> Callable[..., Any]:
     def process_inputs(
         self: Any, request_id: str, prompt: Any, params: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        frontend = process.frontend
+        params, frontend = beams.asked(prompt, params), process.frontend
         refusal = frontend.refuse(getattr(params, "extra_args", None)) if frontend else None
         if refusal is not None:
             raise refused(f"hotwire: {refusal.reason}: {refusal.message}", parameter="vllm_xargs")

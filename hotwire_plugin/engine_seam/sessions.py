@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 from hotwire_plugin.engine_role import EngineRole
+from hotwire_plugin.engine_seam.step_message import with_prompt_len
 from hotwire_plugin.program import PROGRAM_KEY
 
 _chunks: dict[str, deque[str]] = {}
@@ -38,7 +39,7 @@ def admit(engine: EngineRole, request: Any) -> dict[str, object] | None:
     if request.resumable:
         name = f"{request.request_id}/{next(_numbers)}"
         _chunks[request.request_id].append(name)
-        extra_args = engine.admission.admit(extra_args, name)
+        extra_args = with_prompt_len(engine.admission.admit(extra_args, name), None)
         if PROGRAM_KEY in (extra_args or {}):
             request.cache_salt = _private(request)
     return extra_args
