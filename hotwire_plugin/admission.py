@@ -36,10 +36,13 @@ REASONS = (
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A request's prompt: how long it is, and its tokens if it has any (embeddings have none)."""
+    """A request's prompt: how long it is, and its tokens; None if they are not known yet.
+
+    Of embeddings there are none.
+    """
 
     length: int = 0
-    tokens: Sequence[int] = ()
+    tokens: Sequence[int] | None = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +147,9 @@ class Admission:
         if not program.skips_special:
             return program
         special = self._special_tokens()
-        if special is None:
+        if special is None or prompt.tokens is None:
             raise DeclinedError(
-                TOKENIZER_REQUIRED, "skip_special_tokens needs a tokenizer, and none is loaded"
+                TOKENIZER_REQUIRED, "skip_special_tokens needs a tokenizer and the whole prompt"
             )
         found = (at for at, token in enumerate(prompt.tokens) if token in special)
         return program.without(tuple(found))

@@ -190,7 +190,7 @@ def _reads(module: nn.Module, parameter: str) -> bool:
         names = names if isinstance(names, tuple) else (names,)
         kinds = re.findall("LOAD|STORE", instruction.opname)
         if parameter in names and kinds:
-            return kinds[min(names.index(parameter), len(kinds) - 1)] == "LOAD"
+            return bool(kinds[min(names.index(parameter), len(kinds) - 1)] == "LOAD")
     return False
 
 

@@ -7,9 +7,13 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from hotwire_plugin.admission import Prompt
+from hotwire_plugin.engine_role import EngineRole
+from hotwire_plugin.engine_seam import sessions
 from hotwire_plugin.engine_seam.identity import identity_of
 from hotwire_plugin.engine_seam.patch import replace
 from hotwire_plugin.engine_seam.prompt import prompt_of, special_tokens_of
+from hotwire_plugin.engine_seam.step_message import asked_prompt_len, with_prompt_len
 from hotwire_plugin.engine_seam.worker import disarmed_reason_of
 from hotwire_plugin.process import process
 
@@ -38,17 +42,35 @@ def _then_become_engine(inner: Callable[..., Any]) -> Callable[..., Any]:
 def _admitted(inner: Callable[..., Any]) -> Callable[..., Any]:
     def preprocess_add_request(self: Any, request: Any) -> Any:
         params, engine = request.sampling_params, process.engine
-        if params is not None and engine is not None:
-            # A core in its caller's process gets the caller's object, which the choices of one
-            # request share: what is written into it would be read as theirs.
-            request.sampling_params = own = copy.copy(params)
-            own.extra_args = engine.admit(params.extra_args, request.request_id, prompt_of(request))
+        if params is None or engine is None:
+            return inner(self, request)
+        # A core in its caller's process gets the caller's object, which the choices of one
+        # request share: what is written into it would be read as theirs.
+        request.sampling_params = own = copy.copy(params)
+        if later := sessions.is_later_chunk(request):
+            own.extra_args = sessions.admit(engine, request)
+        else:
+            own.extra_args = _admit(engine, request, params.extra_args)
         try:
             return inner(self, request)
         except Exception:
             # vLLM refuses it: the scheduler will never say that it ended.
-            if engine is not None:
-                engine.finish(request.request_id)
+            _forget(engine, request, later=later)
             raise
 
     return preprocess_add_request
+
+
+def _admit(engine: EngineRole, request: Any, extra_args: Any) -> dict[str, object] | None:
+    whole = prompt_of(request)
+    length = asked_prompt_len(extra_args, whole.length)
+    prompt = Prompt(length, (whole.tokens or ())[:length])
+    return with_prompt_len(engine.admit(extra_args, request.request_id, prompt), length)
+
+
+def _forget(engine: EngineRole, request: Any, *, later: bool) -> None:
+    if later:
+        sessions.refuse(engine, request)
+    else:
+        sessions.close(engine, request.request_id)
+        engine.finish(request.request_id)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from hotwire_plugin.engine_seam import beams
 from hotwire_plugin.engine_seam.identity import identity_of
 from hotwire_plugin.engine_seam.patch import replace, resolve
 from hotwire_plugin.engine_seam.prompt import prompt_of, special_tokens_of
@@ -46,6 +47,7 @@ def _checked(inner: Callable[..., Any]) -> Callable[..., Any]:
     def process_inputs(
         self: Any, request_id: str, prompt: Any, params: Any, *args: Any, **kwargs: Any
     ) -> Any:
+        params = beams.asked(prompt, params)
         # Its own checks go first, and the prompt has been made into tokens after them.
         request = inner(self, request_id, prompt, params, *args, **kwargs)
         frontend, extra_args = process.frontend, getattr(params, "extra_args", None)

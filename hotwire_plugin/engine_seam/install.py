@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hotwire_plugin.engine_seam import (
+    beams,
     block_hash,
     compile_cache,
     core,
@@ -22,6 +23,10 @@ SEAMS = {
     "vllm.v1.engine.input_processor": frontend.install_refusals,
     "vllm.v1.engine.async_llm": frontend.install_async,
     "vllm.v1.engine.llm_engine": frontend.install_sync,
+    "vllm.entrypoints.openai.completion.protocol": beams.install_params,
+    "vllm.entrypoints.openai.chat_completion.protocol": beams.install_params,
+    "vllm.entrypoints.generate.beam_search.online": beams.install_search,
+    "vllm.entrypoints.generate.beam_search.utils": beams.install_beams,
     "vllm.v1.worker.gpu_worker": worker.install,
 }
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from hotwire_plugin.engine_seam.patch import replace
-from hotwire_plugin.engine_seam.step_message import begin, is_enabled
+from hotwire_plugin.engine_seam.step_message import Requests, is_enabled
 from hotwire_plugin.fill import StepFill
 
 Call = Callable[..., Any]
@@ -19,24 +19,25 @@ def follow(runner: Any, fill: StepFill) -> None:
     Raises:
         SeamMoved: the runner lacks a name that this needs.
     """
-    replace(runner, "_update_states", partial(_updated, fill))
-    replace(runner, "_prepare_inputs", partial(_prepared, fill, runner))
+    requests = Requests(fill)
+    replace(runner, "_update_states", partial(_updated, requests))
+    replace(runner, "_prepare_inputs", partial(_prepared, fill, requests, runner))
     replace(runner, "_dummy_run", partial(silenced, fill))
 
 
-def _updated(fill: StepFill, inner: Call) -> Call:
+def _updated(requests: Requests, inner: Call) -> Call:
     def _update_states(scheduler_output: Any) -> Any:
         result = inner(scheduler_output)
         for request_id in scheduler_output.finished_req_ids:
-            fill.end(request_id)
+            requests.end(request_id)
         for new in scheduler_output.scheduled_new_reqs:
-            begin(fill, new)
+            requests.begin(new)
         return result
 
     return _update_states
 
 
-def _prepared(fill: StepFill, runner: Any, inner: Call) -> Call:
+def _prepared(fill: StepFill, requests: Requests, runner: Any, inner: Call) -> Call:
     def _prepare_inputs(scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
         result = inner(scheduler_output, *args, **kwargs)
         batch = runner.input_batch
@@ -44,7 +45,7 @@ def _prepared(fill: StepFill, runner: Any, inner: Call) -> Call:
             batch.req_ids,
             runner.query_start_loc.np,
             batch.num_computed_tokens_cpu,
-            batch.num_prompt_tokens,
+            requests.prompt_lens(batch.req_ids, batch.num_prompt_tokens),
             enabled=is_enabled(scheduler_output),
         )
         return result

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from hotwire_plugin.engine_role import EngineRole
+from hotwire_plugin.engine_seam import sessions
 from hotwire_plugin.engine_seam.patch import replace
 from hotwire_plugin.engine_seam.step_message import put_stamp
 from hotwire_plugin.process import process
@@ -16,6 +17,7 @@ def install(module: ModuleType) -> None:
     """Stamp each schedule, and follow requests from the queue to their end."""
     replace(module.Scheduler, "schedule", _stamped)
     replace(module.Scheduler, "add_request", _followed)
+    replace(module.Scheduler, "_update_request_as_session", _continued)
     replace(module.Scheduler, "_free_request", _forgotten)
 
 
@@ -45,9 +47,19 @@ def _followed(inner: Callable[..., Any]) -> Callable[..., Any]:
     return add_request
 
 
+def _continued(inner: Callable[..., Any]) -> Callable[..., Any]:
+    def _update_request_as_session(self: Any, session: Any, update: Any) -> Any:
+        if process.engine is not None:
+            sessions.go_on(process.engine, session, update)
+        return inner(self, session, update)
+
+    return _update_request_as_session
+
+
 def _forgotten(inner: Callable[..., Any]) -> Callable[..., Any]:
     def _free_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
         if process.engine is not None:
+            sessions.close(process.engine, request.request_id)
             process.engine.finish(request.request_id)
         return inner(self, request, *args, **kwargs)
 

@@ -78,6 +78,7 @@ def test_a_request_that_vllm_refuses_after_admission_is_forgotten(
         sampling_params=types.SimpleNamespace(extra_args=None),
         prompt_token_ids=[1],
         request_id="r",
+        resumable=False,
     )
     with pytest.raises(ValueError, match="grammar"):
         core._admitted(refusing)(object(), request)
