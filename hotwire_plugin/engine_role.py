@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import NamedTuple
 
 from hotwire_plugin.admission import Admission, Prompt
 from hotwire_plugin.placement import Placement
+from hotwire_plugin.program import limit_in_fp32
 from hotwire_plugin.snapshot import SnapshotHolder
 from hotwired.node.v1 import node_pb2
 
@@ -17,10 +19,12 @@ class Stamp(NamedTuple):
     Attributes:
         generation: the snapshot in force when the step was scheduled.
         enabled: false while the kill switch is on.
+        limit: what the live relative dose of every request is held to, whatever its program says.
     """
 
     generation: int
     enabled: bool
+    limit: float = math.inf
 
 
 class EngineRole:
@@ -32,12 +36,7 @@ class EngineRole:
         self._placements: dict[str, Placement] = {}
         self._secluded: set[str] = set()
         self._lock = threading.Lock()
-        self._enabled = True
-
-    @property
-    def enabled(self) -> bool:
-        """Whether the last stamp let requests be steered."""
-        return self._enabled
+        self._stamp = Stamp(0, enabled=True)
 
     def admit(
         self, extra_args: dict[str, object] | None, request_id: str, prompt: Prompt
@@ -66,14 +65,17 @@ class EngineRole:
         return f"{key}/{request_id}" if key and request_id in self._secluded else key
 
     def seclude(self, request_id: str) -> bool:
-        """Give a request's steered blocks a key of their own, so that nobody else reads them.
+        """Give a request's steered blocks a key of their own, if a stamp changes its steering.
 
-        For requests whose steering is switched while they run: their blocks hold neither what the
-        program says nor what an unsteered request would have written. Returns whether the request
-        has a program and was not secluded before.
+        Its blocks hold neither what the program says nor what an unsteered request would have
+        written, so nobody else may read them. Returns whether the request has a program that the
+        last stamp holds back, and was not secluded before.
         """
         with self._lock:
-            if request_id not in self._placements or request_id in self._secluded:
+            placement = self._placements.get(request_id)
+            if placement is None or request_id in self._secluded:
+                return False
+            if self._stamp.enabled and placement.limit <= self._stamp.limit:
                 return False
             self._secluded.add(request_id)
             return True
@@ -92,7 +94,10 @@ class EngineRole:
         )
 
     def stamp(self) -> tuple[Stamp, bool]:
-        """Return the next step's stamp, and whether steering was switched off just now."""
-        snapshot = self._holder.current
-        was, self._enabled = self._enabled, not snapshot.policy.kill_switch
-        return Stamp(snapshot.generation, self._enabled), was and not self._enabled
+        """Return the next step's stamp, and whether it holds back what the last one did not."""
+        snapshot, before = self._holder.current, self._stamp
+        policy = snapshot.policy
+        # As in the programs that are made now: what they hold is not held back any further.
+        limit = limit_in_fp32(policy.live_limit) if policy.apply_to_running else math.inf
+        now = self._stamp = Stamp(snapshot.generation, not policy.kill_switch, limit)
+        return now, (before.enabled and not now.enabled) or now.limit < before.limit

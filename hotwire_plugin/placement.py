@@ -39,11 +39,12 @@ class Placement:
     """A program laid out over the positions of a request.
 
     starts: where each stretch begins, ascending from 0; the last one has no end. sets: what acts
-    in each; neighbours differ.
+    in each; neighbours differ. limit: the program's.
     """
 
     starts: tuple[int, ...]
     sets: tuple[OpSet, ...]
+    limit: float
 
     @classmethod
     def of(cls, program: Program, prompt_len: int) -> Placement:
@@ -59,7 +60,7 @@ class Placement:
             if not sets or sets[-1] is not known[active]:
                 starts.append(start)
                 sets.append(known[active])
-        return cls(tuple(starts), tuple(sets))
+        return cls(tuple(starts), tuple(sets), program.limit)
 
     @cached_property
     def distinct(self) -> tuple[OpSet, ...]:

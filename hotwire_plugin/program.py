@@ -105,6 +105,11 @@ def to_fp32_down(value: float) -> float:
     return nearer
 
 
+def limit_in_fp32(limit: float) -> float:
+    """Rounds a limit down to an fp32 number; beyond the fp32 range there is none."""
+    return math.inf if limit > _FP32_MAX else to_fp32_down(limit)
+
+
 def effect_digest(ops: Iterable[ProgramOp], limit: float) -> str:
     """Returns the digest of what a set of operations does together, where all of them act."""
     text = "\n".join(repr(op.effect) for op in ops)
@@ -257,7 +262,7 @@ def _with_scale(op: ProgramOp, scale: float) -> ProgramOp:
 def _checked_limit(limit: float) -> float:
     if type(limit) not in (float, int) or not limit > 0:
         raise _invalid("a limit must be above 0")
-    return math.inf if limit > _FP32_MAX else to_fp32_down(limit)
+    return limit_in_fp32(limit)
 
 
 def _digest(ops: tuple[ProgramOp, ...], limit: float) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from hotwire_plugin.engine_seam.patch import replace
-from hotwire_plugin.engine_seam.step_message import Requests, is_enabled
+from hotwire_plugin.engine_seam.step_message import Requests, stamp_of
 from hotwire_plugin.fill import StepFill
 
 Call = Callable[..., Any]
@@ -41,12 +41,14 @@ def _prepared(fill: StepFill, requests: Requests, runner: Any, inner: Call) -> C
     def _prepare_inputs(scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
         result = inner(scheduler_output, *args, **kwargs)
         batch = runner.input_batch
+        stamp = stamp_of(scheduler_output)
         fill.step(
             batch.req_ids,
             runner.query_start_loc.np,
             batch.num_computed_tokens_cpu,
             requests.prompt_lens(batch.req_ids, batch.num_prompt_tokens),
-            enabled=is_enabled(scheduler_output),
+            enabled=stamp.enabled,
+            limit=stamp.limit,
         )
         return result
 

@@ -8,7 +8,7 @@ from typing import Any
 from hotwire_plugin.engine_seam import idle_graphs
 from hotwire_plugin.engine_seam.patch import replace, resolve
 from hotwire_plugin.engine_seam.runner_v1 import Call, silenced
-from hotwire_plugin.engine_seam.step_message import Requests, is_enabled
+from hotwire_plugin.engine_seam.step_message import Requests, stamp_of
 from hotwire_plugin.fill import StepFill
 
 
@@ -52,12 +52,14 @@ def _prepared(fill: StepFill, requests: Requests, runner: Any, inner: Call) -> C
     def prepare_inputs(scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
         batch = inner(scheduler_output, *args, **kwargs)
         prompt_lens = runner.req_states.prompt_len.np[batch.idx_mapping_np]
+        stamp = stamp_of(scheduler_output)
         fill.step(
             batch.req_ids,
             batch.query_start_loc_np,
             batch.num_computed_tokens_np,
             requests.prompt_lens(batch.req_ids, prompt_lens),
-            enabled=is_enabled(scheduler_output),
+            enabled=stamp.enabled,
+            limit=stamp.limit,
         )
         return batch
 

@@ -26,8 +26,8 @@ def _stamped(inner: Callable[..., Any]) -> Callable[..., Any]:
         engine = process.engine
         if engine is None:
             return inner(self, *args, **kwargs)
-        stamp, switched_off = engine.stamp()
-        if switched_off:
+        stamp, holds_back = engine.stamp()
+        if holds_back:
             for request in self.requests.values():
                 _seclude(engine, request)
         output = inner(self, *args, **kwargs)
@@ -39,8 +39,8 @@ def _stamped(inner: Callable[..., Any]) -> Callable[..., Any]:
 
 def _followed(inner: Callable[..., Any]) -> Callable[..., Any]:
     def add_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-        # Admitted with a program just before the switch: it will run without.
-        if process.engine is not None and not process.engine.enabled:
+        # Admitted just before a switch, it is held back from its first step on.
+        if process.engine is not None:
             _seclude(process.engine, request)
         return inner(self, request, *args, **kwargs)
 

@@ -22,10 +22,9 @@ def put_stamp(scheduler_output: Any, stamp: Stamp) -> None:
     setattr(scheduler_output, _STAMP, tuple(stamp))
 
 
-def is_enabled(scheduler_output: Any) -> bool:
-    """Whether the stamp of a step lets anything be steered; a step without one does."""
-    stamp = getattr(scheduler_output, _STAMP, None)
-    return stamp is None or Stamp(*stamp).enabled
+def stamp_of(scheduler_output: Any) -> Stamp:
+    """Return the stamp of a step; one without holds nothing back."""
+    return Stamp(*getattr(scheduler_output, _STAMP, (0, True)))
 
 
 class Requests:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import pytest
 
@@ -76,13 +77,18 @@ def test_where_the_prompt_ends_is_part_of_a_generated_blocks_key() -> None:
 @pytest.mark.parametrize("request_id", ["", *"0123456789abcdef"])
 def test_any_request_id_is_secluded_once(request_id: str) -> None:
     """A request is secluded whatever its id is, even one that its program's digest ends with."""
-    engine, _ = role()
+    engine, holder = role()
     admit(engine, request_id)
     shared = engine.block_key(request_id, 0, 16)
+    assert not engine.seclude(request_id)
+    switch(holder, kill=True)
+    engine.stamp()
     assert engine.seclude(request_id)
     assert not engine.seclude(request_id)
     assert engine.block_key(request_id, 0, 16) != shared
     engine.finish(request_id)
+    switch(holder, kill=False)
+    engine.stamp()
     admit(engine, request_id)
     assert engine.block_key(request_id, 0, 16) == shared
 
@@ -90,25 +96,60 @@ def test_any_request_id_is_secluded_once(request_id: str) -> None:
 def test_the_stamp_says_off_once_and_stays_off() -> None:
     """Switching off is reported in the one step where it happens; each stamp has its generation."""
     engine, holder = role()
-    assert engine.stamp() == ((1, True), False)
+    assert engine.stamp() == ((1, True, math.inf), False)
     switch(holder, kill=True)
-    assert engine.stamp() == ((2, False), True)
-    assert engine.stamp() == ((2, False), False)
+    assert engine.stamp() == ((2, False, math.inf), True)
+    assert engine.stamp() == ((2, False, math.inf), False)
     switch(holder, kill=False)
-    assert engine.stamp() == ((3, True), False)
+    assert engine.stamp() == ((3, True, math.inf), False)
 
 
 def test_a_secluded_request_shares_with_nobody() -> None:
     """A request switched while it ran has a key of its own; a second time changes nothing."""
-    engine, _ = role()
+    engine, holder = role()
     admit(engine, "a")
     admit(engine, "b")
     shared = engine.block_key("a", 0, 16)
+    switch(holder, kill=True)
+    engine.stamp()
     assert engine.seclude("a")
     assert not engine.seclude("a")
     assert not engine.seclude("unsteered")
     assert engine.block_key("a", 0, 16) not in (shared, None)
     assert engine.block_key("b", 0, 16) == shared
+
+
+def set_limit(holder: SnapshotHolder, limit: float, *, running: bool) -> None:
+    """Commit the next generation with a live limit."""
+    now = holder.current
+    policy = dataclasses.replace(now.policy, live_limit=limit, apply_to_running=running)
+    holder.commit(dataclasses.replace(now, generation=now.generation + 1, policy=policy))
+
+
+def test_a_tightened_limit_holds_running_requests_back() -> None:
+    """Those whose program allows more get blocks of their own; others go on as they were."""
+    engine, holder = role()
+    admit(engine, "free")
+    set_limit(holder, 0.25, running=False)
+    admit(engine, "held")
+    assert engine.stamp() == ((2, True, math.inf), False)
+    assert not engine.seclude("free")
+    set_limit(holder, 0.5, running=True)
+    admit(engine, "half")
+    assert engine.stamp() == ((3, True, 0.5), True)
+    assert engine.stamp() == ((3, True, 0.5), False)
+    assert [engine.seclude(request) for request in ("free", "held", "half")] == [True, False, False]
+    set_limit(holder, 0.75, running=True)
+    assert engine.stamp() == ((4, True, 0.75), False)
+
+
+def test_a_limit_that_fp32_does_not_hold_is_the_same_in_stamp_and_program() -> None:
+    """Else every request that is admitted under it would be held back by a hair."""
+    engine, holder = role()
+    set_limit(holder, 0.1, running=True)
+    admit(engine, "a")
+    engine.stamp()
+    assert not engine.seclude("a")
 
 
 def test_nothing_is_kept_of_an_ended_request() -> None:
