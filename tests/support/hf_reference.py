@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,11 +54,18 @@ class HfReference:
         return torch.log_softmax(logits.float(), dim=-1)
 
     def stream(
-        self, tokens: Sequence[int], ops: Sequence[ProgramOp], prompt_len: int, load: Load
+        self,
+        tokens: Sequence[int],
+        ops: Sequence[ProgramOp],
+        prompt_len: int,
+        load: Load,
+        limit: float | torch.Tensor = math.inf,
     ) -> torch.Tensor:
         """Return the residual stream behind the last block, (n, hidden) fp32, after any ops."""
         blocks = self._model.model.layers
-        return reference(blocks, self._run, tokens, ops=ops, prompt_len=prompt_len, load=load)
+        return reference(
+            *(blocks, self._run, tokens), ops=ops, prompt_len=prompt_len, load=load, limit=limit
+        )
 
     def _run(self, tokens: torch.Tensor) -> Any:
         return self._model(tokens, use_cache=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -45,6 +46,15 @@ def taken(worker: Any) -> dict[str, torch.Tensor]:
     }
 
 
+def tail(worker: Any) -> dict[str, torch.Tensor]:
+    """Returns the same where the first positions were taken before."""
+    kept: dict[str, dict[int, torch.Tensor]] = worker.residuals
+    worker.residuals = {}
+    return {
+        request: torch.stack([rows[at] for at in sorted(rows)]) for request, rows in kept.items()
+    }
+
+
 def reference(
     blocks: Sequence[nn.Module],
     run: Callable[[torch.Tensor], Any],
@@ -53,6 +63,7 @@ def reference(
     ops: Sequence[ProgramOp],
     prompt_len: int,
     load: Load,
+    limit: float | torch.Tensor = math.inf,
 ) -> torch.Tensor:
     """Return the stream behind the last block, (n, hidden) fp32, with every op done by a hook.
 
@@ -65,7 +76,8 @@ def reference(
 
         def change(module: Any, args: Any, output: Any) -> Any:
             hidden = output[0] if isinstance(output, tuple) else output
-            x = steered(hidden[0].double(), own, range(len(tokens)), prompt_len, load)
+            positions = range(len(tokens))
+            x = steered(hidden[0].double(), own, positions, prompt_len, load, limit)
             hidden[0] = x.to(hidden.dtype)
             if layer == len(blocks) - 1:
                 found.append(hidden[0].clone())

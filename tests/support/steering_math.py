@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -62,12 +63,20 @@ def steered(
     positions: Sequence[int],
     prompt_len: int,
     load: Load,
+    limit: float | torch.Tensor = math.inf,
 ) -> torch.Tensor:
-    """Return x, (n, hidden) fp64 at these positions, after all operations, each in its turn."""
+    """Return x, (n, hidden) fp64 at these positions, after all operations, each in its turn.
+
+    limit: the most that they add together over the norm of x; one for all, or (n,).
+    """
+    before = x
     for op in ops:
         here = torch.tensor([acts(op, position, prompt_len) for position in positions])
         x = torch.where(here[:, None], applied(x, op, load), x)
-    return x
+    added = x - before
+    most = before.norm(dim=1) * limit
+    factor = (most / added.norm(dim=1)).clamp(max=1.0).nan_to_num(1.0)
+    return before + added * factor[:, None]
 
 
 def loader(rows: Mapping[tuple[str, int], torch.Tensor]) -> Load:
