@@ -216,6 +216,7 @@ class Mutations:
     async def _set_policy(self, request: pb.SetPolicyRequest, caller: Caller) -> policy_pb2.Policy:
         desired = self._store.desired
         wanted = policy.updated(desired.policy, request)
+        policy.check_default(wanted, desired.entries)
         if policy.same(wanted, desired.policy):
             return desired.policy
         wanted = policy.stamped(wanted, desired.generation + 1, time.time())
@@ -225,7 +226,7 @@ class Mutations:
                 caller.peer,
                 old=desired.policy.etag,
                 new=wanted.etag,
-                detail=_policy_detail(wanted),
+                detail=policy.detail(wanted),
             )
             await self._apply(Change(desired.generation + 1, audit, policy=wanted))
         return wanted
@@ -302,18 +303,3 @@ def _registration(vector: vector_pb2.Vector, desired: Desired, caller: Caller) -
         detail={"model": shown(vector.model), "largest_norm": f"{max(vector.norms):.6g}"},
     )
     return Change(desired.generation + 1, audit, put=vector)
-
-
-def _policy_detail(wanted: policy_pb2.Policy) -> dict[str, str]:
-    return {
-        "kill_switch": str(wanted.kill_switch).lower(),
-        "dose_mode": policy_pb2.DoseMode.Name(wanted.dose_mode),
-        "max_relative_dose": _limit(wanted, "max_relative_dose"),
-        "max_total_relative_dose": _limit(wanted, "max_total_relative_dose"),
-        "strict": str(wanted.strict).lower(),
-        "reference_norms": str(len(wanted.reference_norms)),
-    }
-
-
-def _limit(wanted: policy_pb2.Policy, field: str) -> str:
-    return f"{getattr(wanted, field):g}" if wanted.HasField(field) else "none"

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 
 from google.protobuf import timestamp_pb2
 
@@ -36,7 +36,9 @@ _LEAST_LIVE = 2.0**-126
 
 def default() -> policy_pb2.Policy:
     """Returns the policy of a fresh store: no limits, nothing refused, steering on."""
-    return policy_pb2.Policy(dose_mode=policy_pb2.DOSE_MODE_REJECT)
+    return policy_pb2.Policy(
+        dose_mode=policy_pb2.DOSE_MODE_REJECT, default_mode=policy_pb2.DEFAULT_MODE_FALLBACK
+    )
 
 
 def updated(
@@ -55,6 +57,8 @@ def updated(
         _copy_field(request.policy, wanted, field)
     if wanted.dose_mode == policy_pb2.DOSE_MODE_UNSPECIFIED:
         wanted.dose_mode = policy_pb2.DOSE_MODE_REJECT
+    if wanted.default_mode == policy_pb2.DEFAULT_MODE_UNSPECIFIED:
+        wanted.default_mode = policy_pb2.DEFAULT_MODE_FALLBACK
     if violations := tuple(_violations(wanted)):
         message = "; ".join(f"{field}: {problem}" for field, problem in violations[:4])
         raise PolicyInvalid(message, violations=violations)
@@ -173,3 +177,38 @@ def names_in_default(text: str) -> frozenset[str]:
         return frozenset()
     targets = {item["to"] for item in items if isinstance(item.get("to"), str)}
     return frozenset({item["id"] for item in items} | targets)
+
+
+def check_default(policy: policy_pb2.Policy, registered: Container[str]) -> None:
+    """Raises PolicyInvalid if the default names a vector that is not registered."""
+    missing = [n for n in names_in_default(policy.default_spec) if n not in registered]
+    if missing:
+        names_missing = ", ".join(map(shown, sorted(missing)[:4]))
+        problem = f"no vector is registered as {names_missing}"
+        raise PolicyInvalid(problem, violations=(("policy.default_spec", problem),))
+
+
+def detail(wanted: policy_pb2.Policy) -> dict[str, str]:
+    """Returns what the audit record of a policy says."""
+    return {
+        "kill_switch": str(wanted.kill_switch).lower(),
+        "dose_mode": policy_pb2.DoseMode.Name(wanted.dose_mode),
+        "max_relative_dose": _limit(wanted, "max_relative_dose"),
+        "max_total_relative_dose": _limit(wanted, "max_total_relative_dose"),
+        "max_live_relative_dose": _limit(wanted, "max_live_relative_dose"),
+        "apply_to_running": str(wanted.apply_to_running).lower(),
+        "max_relative_dose_by_vector": _limits(wanted.max_relative_dose_by_vector),
+        "max_relative_dose_by_caller": _limits(wanted.max_relative_dose_by_caller),
+        "default_spec": shown(wanted.default_spec),
+        "default_mode": policy_pb2.DefaultMode.Name(wanted.default_mode),
+        "strict": str(wanted.strict).lower(),
+        "reference_norms": str(len(wanted.reference_norms)),
+    }
+
+
+def _limit(wanted: policy_pb2.Policy, field: str) -> str:
+    return f"{getattr(wanted, field):g}" if wanted.HasField(field) else "none"
+
+
+def _limits(limits: Mapping[str, float]) -> str:
+    return ", ".join(f"{shown(name)}: {limits[name]:g}" for name in sorted(limits)) or "none"

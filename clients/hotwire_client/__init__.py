@@ -31,7 +31,7 @@ from hotwire_client.errors import (
     Violation,
 )
 from hotwired.v1.node_pb2 import Node, NodeOutcome, NodeRole, NodeState
-from hotwired.v1.policy_pb2 import DoseMode, Policy
+from hotwired.v1.policy_pb2 import DefaultMode, DoseMode, Policy
 from hotwired.v1.stats_pb2 import EngineStats, Stats
 from hotwired.v1.steering_service_pb2 import (
     DeleteVectorResponse,
@@ -50,6 +50,7 @@ __all__ = [
     "Client",
     "DataLossError",
     "DeadlineExceededError",
+    "DefaultMode",
     "DeleteVectorResponse",
     "DoseMode",
     "EngineStats",

@@ -39,9 +39,46 @@ def show(settings: Settings) -> None:
     help="The limit of the sum over layers, or `none`.",
 )
 @click.option(
+    "--max-live-relative-dose",
+    metavar="LIMIT",
+    callback=checked(policy_input.parse_limit),
+    help="The limit at each token, against its own residual stream, or `none`.",
+)
+@click.option(
+    "--apply-to-running/--no-apply-to-running",
+    default=None,
+    help="Whether the live limit holds requests that are running, too.",
+)
+@click.option(
+    "--vector-limit",
+    "max_relative_dose_by_vector",
+    metavar="NAME=LIMIT",
+    multiple=True,
+    callback=checked(policy_input.parse_limits),
+    help="The limit at each layer for one vector; those given replace all there are. Or `none`.",
+)
+@click.option(
+    "--caller-limit",
+    "max_relative_dose_by_caller",
+    metavar="LABEL=LIMIT",
+    multiple=True,
+    callback=checked(policy_input.parse_limits),
+    help="The limit at each layer for one caller's label; those given replace all. Or `none`.",
+)
+@click.option(
+    "--default-spec",
+    metavar="JSON",
+    help="What requests get that come without a specification, or `none`.",
+)
+@click.option(
+    "--default-mode",
+    type=click.Choice(["fallback", "add"]),
+    help="Whether the default also goes before what requests ask for themselves.",
+)
+@click.option(
     "--mode",
-    type=click.Choice(["reject", "clamp", "warn"]),
-    help="What happens to a request over a limit.",
+    type=click.Choice(["reject", "clamp", "warn", "shadow"]),
+    help="What happens to a request over a limit; shadow only measures, and steers nothing.",
 )
 @click.option(
     "--allow-unmonitored/--no-allow-unmonitored",
@@ -99,10 +136,13 @@ def _switch(settings: Settings, *, engaged: bool) -> None:
     changes.report(settings, response, f"steering {'off' if engaged else 'on'}")
 
 
-def _given(mode: str | None, reference_norms: Path | None, **plain: Any) -> dict[str, Any]:
+def _given(
+    mode: str | None, default_mode: str | None, reference_norms: Path | None, **plain: Any
+) -> dict[str, Any]:
     """Returns the values of the flags that were given, by field of the policy."""
     values = {
         **plain,
+        "default_mode": f"DEFAULT_MODE_{default_mode.upper()}" if default_mode else None,
         "dose_mode": f"DOSE_MODE_{mode.upper()}" if mode else None,
         "reference_norms": policy_input.read_norms(reference_norms) if reference_norms else None,
     }

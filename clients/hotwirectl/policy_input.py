@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,24 @@ def parse_limit(value: str) -> float | str:
     if not math.isfinite(number) or number < 0:
         raise ValueError(f"{value} is neither a finite number from 0 up nor `none`")
     return number
+
+
+def parse_limits(values: Iterable[str]) -> dict[str, float] | str | None:
+    """Returns limits by name from NAME=LIMIT texts, "none" if that is all, None if there are none.
+
+    Raises ValueError for a text of another form, or a name given twice.
+    """
+    texts = tuple(values)
+    if texts == ("none",):
+        return "none"
+    limits: dict[str, float] = {}
+    for text in texts:
+        name, found, number = text.rpartition("=")
+        limit = parse_limit(number) if found and name else "none"
+        if isinstance(limit, str) or name in limits:
+            raise ValueError(f"{text} is not NAME=LIMIT, or names one twice")
+        limits[name] = limit
+    return limits or None
 
 
 def build(given: dict[str, Any], file: Path | None) -> tuple[Policy, list[str]]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from hotwire_client import (
+    DefaultMode,
     DoseMode,
     EngineStats,
     GetPolicyResponse,
@@ -80,6 +81,15 @@ def policy(response: GetPolicyResponse) -> str:
                 "max_total_relative_dose",
                 _limit(p.max_total_relative_dose, p.HasField("max_total_relative_dose")),
             ),
+            (
+                "max_live_relative_dose",
+                _limit(p.max_live_relative_dose, p.HasField("max_live_relative_dose")),
+            ),
+            ("apply_to_running", text.yes(p.apply_to_running)),
+            ("max_relative_dose_by_vector", _limits(p.max_relative_dose_by_vector)),
+            ("max_relative_dose_by_caller", _limits(p.max_relative_dose_by_caller)),
+            ("default_spec", text.escaped(p.default_spec) or "none"),
+            ("default_mode", _enum_word(DefaultMode.Name(p.default_mode), "DEFAULT_MODE_")),
             ("allow_unmonitored", text.yes(p.allow_unmonitored)),
             ("strict", text.yes(p.strict)),
             ("reference_norms", _norms(p.reference_norms)),
@@ -217,6 +227,11 @@ def _layers(v: Vector) -> str:
 
 def _limit(value: float, is_set: bool) -> str:  # noqa: FBT001 - a value and whether there is one
     return text.number(value) if is_set else "none"
+
+
+def _limits(limits: Mapping[str, float]) -> str:
+    named = [f"{text.escaped(name)} {text.number(limits[name])}" for name in sorted(limits)]
+    return ", ".join(named) or "none"
 
 
 def _norms(norms: Mapping[int, float]) -> str:

@@ -77,7 +77,7 @@ def reference(
         def change(module: Any, args: Any, output: Any) -> Any:
             hidden = output[0] if isinstance(output, tuple) else output
             positions = range(len(tokens))
-            x = steered(hidden[0].double(), own, positions, prompt_len, load, limit)
+            x = steered(hidden[0].double(), own, positions, prompt_len, load, limit=limit)
             hidden[0] = x.to(hidden.dtype)
             if layer == len(blocks) - 1:
                 found.append(hidden[0].clone())

@@ -63,6 +63,7 @@ def steered(
     positions: Sequence[int],
     prompt_len: int,
     load: Load,
+    *,
     limit: float | torch.Tensor = math.inf,
 ) -> torch.Tensor:
     """Return x, (n, hidden) fp64 at these positions, after all operations, each in its turn.

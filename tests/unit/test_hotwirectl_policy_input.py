@@ -27,6 +27,17 @@ def test_flags_alone_name_their_fields() -> None:
     assert policy.dose_mode == DoseMode.DOSE_MODE_WARN
 
 
+def test_limits_by_name() -> None:
+    """NAME=LIMIT, any number of times; a name may hold an equals sign, and is given once."""
+    parse = policy_input.parse_limits
+    assert parse(["joy=0.5", "a=b=1"]) == {"joy": 0.5, "a=b": 1.0}
+    assert parse([]) is None
+    assert parse(["none"]) == "none"
+    for bad in (["joy"], ["=1"], ["joy=none"], ["joy=-1"], ["joy=1", "joy=2"], ["none", "joy=1"]):
+        with pytest.raises(ValueError, match=r"LIMIT|number"):
+            parse(bad)
+
+
 def test_a_file_names_its_fields_in_either_spelling(tmp_path: Path) -> None:
     """snake_case and camelCase are one field; null clears; flags go before the file."""
     file = written(

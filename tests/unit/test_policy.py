@@ -8,6 +8,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from hotwired import policy
 from hotwired.errors import EtagMismatch, FieldMaskInvalid, PolicyInvalid
 from hotwired.v1.policy_pb2 import (
+    DEFAULT_MODE_FALLBACK,
     DOSE_MODE_CLAMP,
     DOSE_MODE_REJECT,
     DOSE_MODE_UNSPECIFIED,
@@ -30,13 +31,15 @@ def change(wanted: Policy, *paths: str) -> Policy:
 def test_the_default_limits_nothing() -> None:
     """A fresh store steers, and rejects only what a limit yet to come forbids."""
     fresh = policy.default()
-    assert fresh == Policy(dose_mode=DOSE_MODE_REJECT)
+    assert fresh == Policy(dose_mode=DOSE_MODE_REJECT, default_mode=DEFAULT_MODE_FALLBACK)
 
 
 def test_without_a_mask_everything_is_replaced() -> None:
     """What the request leaves unset is unset, and an unspecified mode is the strictest."""
-    assert change(Policy(kill_switch=True)) == Policy(kill_switch=True, dose_mode=DOSE_MODE_REJECT)
-    assert change(Policy(), "*") == Policy(dose_mode=DOSE_MODE_REJECT)
+    off = change(Policy(kill_switch=True))
+    assert off.kill_switch
+    off.kill_switch = False
+    assert off == change(Policy(), "*") == policy.default()
 
 
 def test_a_mask_changes_its_fields_only() -> None:
@@ -82,8 +85,46 @@ def test_a_norm_that_measures_nothing_is_refused(norm: float) -> None:
     assert [violation[0] for violation in caught.value.violations] == ["policy.reference_norms[7]"]
 
 
+@pytest.mark.parametrize("limit", [0.0, -1.0, 1e-40, math.nan, math.inf])
+def test_a_live_limit_is_one_that_the_device_can_keep(limit: float) -> None:
+    """Finite and above zero in fp32: for nothing at all there is the kill switch."""
+    with pytest.raises(PolicyInvalid, match="max_live_relative_dose"):
+        change(Policy(max_live_relative_dose=limit))
+    assert change(Policy(max_live_relative_dose=0.25)).max_live_relative_dose == 0.25
+
+
+@pytest.mark.parametrize("field", ["max_relative_dose_by_vector", "max_relative_dose_by_caller"])
+def test_limits_by_name(field: str) -> None:
+    """Each is a limit like any other, and the violation names it; a mask replaces them all."""
+    for key, limit in (("joy", -1.0), ("joy", math.nan), ("", 1.0), ("x" * 257, 1.0)):
+        with pytest.raises(PolicyInvalid) as caught:
+            change(Policy(**{field: {key: limit}}))
+        assert caught.value.violations[0][0].startswith(f"policy.{field}")
+    assert dict(getattr(change(Policy(**{field: {"joy": 0.5}}), field), field)) == {"joy": 0.5}
+    assert not getattr(change(Policy(), field), field)
+
+
+@pytest.mark.parametrize("text", ["{", "7", "[[]]", "[]", '{"layer": 1}', "[" * 9999, "x" * 20000])
+def test_a_default_names_vectors(text: str) -> None:
+    """Anything but a specification is refused before it fails every request."""
+    with pytest.raises(PolicyInvalid, match="default_spec"):
+        change(Policy(default_spec=text))
+
+
+def test_a_default_is_checked_against_what_is_registered() -> None:
+    """The vectors of its entries, and those that a swap goes to."""
+    spec = '[{"id": "joy"}, {"id": "calm", "op": "swap", "to": "dark"}]'
+    wanted = change(Policy(default_spec=spec))
+    policy.check_default(wanted, {"joy", "calm", "dark"})
+    policy.check_default(policy.default(), set())
+    with pytest.raises(PolicyInvalid, match="dark"):
+        policy.check_default(wanted, {"joy", "calm"})
+
+
 def test_layers_and_modes_out_of_range_are_refused() -> None:
     """A layer that no model has; a mode of a newer version."""
+    with pytest.raises(PolicyInvalid, match="9 is no mode"):
+        change(Policy(default_mode=9))
     with pytest.raises(PolicyInvalid, match="layer 2048"):
         change(Policy(reference_norms={2048: 1.0}))
     with pytest.raises(PolicyInvalid, match="17 is no mode"):
@@ -117,7 +158,7 @@ def test_an_etag_is_new_with_every_change() -> None:
 def test_what_is_set_has_no_etag_of_the_callers() -> None:
     """Etag and time are the daemon's."""
     changed = change(Policy(etag=CURRENT.etag, dose_mode=DOSE_MODE_CLAMP))
-    assert changed == Policy(dose_mode=DOSE_MODE_CLAMP)
+    assert changed == Policy(dose_mode=DOSE_MODE_CLAMP, default_mode=DEFAULT_MODE_FALLBACK)
     assert change(Policy(dose_mode=DOSE_MODE_UNSPECIFIED), "dose_mode").dose_mode == (
         DOSE_MODE_REJECT
     )
