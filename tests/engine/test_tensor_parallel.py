@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from tests.engine.conftest import Rig, Start
 from tests.support.engine_models import TINY_LAYERS, TINY_VOCAB, TINY_WIDTH, direction
-from tests.support.engine_process import Ask
+from tests.support.engine_process import Answer, Ask
 
 
 def watch(worker: Any) -> None:
@@ -119,8 +120,51 @@ def push(rig: Rig, names: list[str], stop: threading.Event, pushed: list[str]) -
         stop.wait(0.01)
 
 
-def load(rig: Rig, names: list[str]) -> None:
-    """Runs 40 requests, mostly steered, each joining and leaving at a step of its own."""
+def test_ranks_agree_while_the_policy_changes(pair: Rig) -> None:
+    """Kill switch and live limit, for running requests too, more than 1,000 changes a minute.
+
+    Each step's residual streams are equal on both ranks, and no request is lost.
+    """
+    names = ["a", "b", "c"]
+    pair.driver.put({name: row(at) for at, name in enumerate(names)})
+    before = pair.driver.engine().requests_total
+    stop = threading.Event()
+    changes: list[float] = []
+    changer = threading.Thread(target=change, args=(pair, stop, changes))
+    changer.start()
+    answered = 0
+    try:
+        while len(changes) < 200:
+            answered += len(load(pair, names))
+    finally:
+        stop.set()
+        changer.join(30)
+    one, other = pair.engine.call("on_workers", taken)
+    assert one == other
+    assert len(set(one)) > 150
+    assert pair.driver.engine().requests_total == before + answered
+    assert len(changes) / (changes[-1] - changes[0]) * 60 > 1000
+    pair.driver.set_policy()
+
+
+def change(rig: Rig, stop: threading.Event, changes: list[float]) -> None:
+    """Sets a random policy, again and again."""
+    chance = random.Random(3)
+    while not stop.is_set():
+        limit = chance.choice([None, 0.02, 0.1, 0.5])
+        more = {} if limit is None else {"max_live_relative_dose": limit}
+        rig.driver.set_policy(
+            kill_switch=chance.random() < 0.3, apply_to_running=chance.random() < 0.7, **more
+        )
+        changes.append(time.monotonic())
+        stop.wait(0.02)
+
+
+def load(rig: Rig, names: list[str]) -> dict[str, Answer]:
+    """Runs 40 requests, mostly steered, each joining and leaving at a step of its own.
+
+    Returns the answers, by name.
+    """
     chance = random.Random(2)
     for at in range(40):
         spec = {
@@ -133,7 +177,9 @@ def load(rig: Rig, names: list[str]) -> None:
         asked = spec if chance.random() < 0.8 else None
         rig.engine.call("add", {str(at): Ask(prompt, asked, tokens=chance.randrange(10, 40))})
         rig.engine.call("step", 4)
-    rig.engine.call("finish")
+    answers: dict[str, Answer] = rig.engine.call("finish")
+    assert sorted(answers) == sorted(map(str, range(40)))
+    return answers
 
 
 def test_a_rank_that_lacks_a_vector_would_be_seen(pair: Rig) -> None:
