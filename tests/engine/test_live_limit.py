@@ -14,22 +14,11 @@ import torch
 from hotwire_plugin.program import ProgramOp
 from tests.engine.conftest import ONE_THREAD, Rig, Start
 from tests.support import residuals
-from tests.support.engine_models import TINY_LAYERS, TINY_VOCAB, TINY_WIDTH, direction
+from tests.support.engine_models import TINY_LAYERS, TINY_VOCAB
 from tests.support.engine_process import Answer, Ask
 from tests.support.hf_reference import HfReference
-from tests.support.steering_math import loader
+from tests.support.tiny_vectors import LOAD, VECTORS
 
-VECTORS = {
-    name: direction(seed, range(TINY_LAYERS), norm=30.0, width=TINY_WIDTH)
-    for seed, name in enumerate(("joy", "calm"), 1)
-}
-LOAD = loader(
-    {
-        (name, layer): torch.from_numpy(vector.rows[layer])
-        for name, vector in VECTORS.items()
-        for layer in range(TINY_LAYERS)
-    }
-)
 STACK = [{"id": "joy", "layer": "1-2"}, {"id": "calm", "layer": 2, "op": "ablate"}]
 OPS = (
     ProgramOp("joy", 1, 1.0, "add", "all"),

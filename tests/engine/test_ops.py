@@ -17,22 +17,11 @@ from hotwire_plugin.positions import EVERYWHERE, Positions
 from hotwire_plugin.program import ProgramOp
 from tests.engine.conftest import ONE_THREAD, Rig, Start
 from tests.support import residuals
-from tests.support.engine_models import TINY_LAYERS, TINY_VOCAB, TINY_WIDTH, direction
+from tests.support.engine_models import TINY_LAYERS, TINY_VOCAB
 from tests.support.engine_process import Ask
 from tests.support.hf_reference import HfReference
-from tests.support.steering_math import loader
+from tests.support.tiny_vectors import LOAD, VECTORS
 
-VECTORS = {
-    name: direction(seed, range(TINY_LAYERS), norm=30.0, width=TINY_WIDTH)
-    for seed, name in enumerate(("joy", "calm"), 1)
-}
-LOAD = loader(
-    {
-        (name, layer): torch.from_numpy(vector.rows[layer])
-        for name, vector in VECTORS.items()
-        for layer in range(TINY_LAYERS)
-    }
-)
 PROMPT_LEN, TOKENS = 21, 12
 
 
