@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from torch import nn
 
@@ -151,7 +152,8 @@ def _read(index: int, module: nn.Module) -> Block:
         raise NotSteerable(f"{where} leaves the mixing of its streams to the next block's kernel")
     returns, takes_residual = signature.return_annotation, RESIDUAL in signature.parameters
     # By vLLM's convention what takes a residual returns the two halves.
-    if returns is signature.empty and not takes_residual:
+    known = takes_residual or _returns_parameter(module, _hidden_parameter(module))
+    if returns is signature.empty and not known:
         raise NotSteerable(f"{where} does not say what it returns")
     if returns is not signature.empty and not _returns_stream(returns):
         raise NotSteerable(
@@ -194,6 +196,13 @@ def _reads(module: nn.Module, parameter: str) -> bool:
         if parameter in names and kinds:
             return bool(kinds[min(names.index(parameter), len(kinds) - 1)] == "LOAD")
     return False
+
+
+def _returns_parameter(module: nn.Module, name: str | None) -> bool:
+    """Whether all that the forward ever returns is what stands under this name by then."""
+    instructions = list(dis.get_instructions(inspect.unwrap(module.forward)))
+    ends = [one for one, then in pairwise(instructions) if then.opname == "RETURN_VALUE"]
+    return bool(ends) and all(e.opname.startswith("LOAD_FAST") and e.argval == name for e in ends)
 
 
 def _returns_one_half(child: nn.Module) -> bool:

@@ -23,6 +23,21 @@ class Recurrent(nn.Module):
         return hidden_states, residual
 
 
+class Unsaid(nn.Module):
+    def forward(self, hidden_states):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+        """Return the stream without saying so."""
+        hidden_states *= 2
+        return hidden_states
+
+
+class UnsaidOther(nn.Module):
+    def forward(self, hidden_states):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+        """Return who knows what."""
+        if hidden_states is None:
+            return hidden_states
+        return self.pick(hidden_states)
+
+
 class ForFormsSake(nn.Module):
     def forward(
         self, hidden_states: torch.Tensor, residual: torch.Tensor | None
@@ -97,6 +112,11 @@ def test_a_second_half_that_is_none_is_known_as_such() -> None:
     assert not any(block.split for block in find_layers(Model(WholeStream()), 1).values())
 
 
+def test_a_block_that_returns_what_it_was_given_need_not_say_so() -> None:
+    """Its forward has no annotation, but all it returns is the stream under its own name."""
+    assert not find_layers(Model(Unsaid()), 1)[0].split
+
+
 def test_a_vision_tower_as_deep_as_the_model_is_not_taken() -> None:
     """Only the language model's blocks are looked at."""
     language = Model(Block(), Block())
@@ -132,6 +152,7 @@ def test_hyper_connections_have_several_streams() -> None:
         (Model(Block(), Block()), "0 lists of 3"),
         (nn.ModuleList([Model(Block(), Block(), Block()), Model(Block(), Block(), Block())]), "2"),
         (Model(Unknown(), Unknown(), Unknown()), r"block 0 \(Unknown\)"),
+        (Model(Block(), Block(), UnsaidOther()), r"block 2 .* does not say"),
         (Model(Block(), AltUp(), Block()), r"block 1 \(AltUp\)"),
         (Model(Streams(), Streams(), Streams()), "do not hand on 1 residual streams"),
         (Model(Block(), Block(), UnknownStreams()), "mixes several residual streams"),
