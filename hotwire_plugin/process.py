@@ -107,7 +107,8 @@ class Process:
         model = ModelShape(identity.num_layers)
         admission = Admission(self._holder, model, self._why_disarmed, special_tokens)
         self.engine = EngineRole(admission, self._holder)
-        self._node_for(identity).engine_report = self.engine.report
+        node = self._node_for(identity)
+        node.engine_report, node.receipts = self.engine.report, self.engine.receipts
         self.serve(identity, "engine")
 
     def become_frontend(self, identity: Identity, special_tokens: SpecialTokens) -> None:
