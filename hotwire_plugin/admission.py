@@ -73,8 +73,8 @@ class Admission:
 
     holder: where the snapshot is. model: where the model can be steered. armed_reason: returns why
     the node can't steer, None if it can. special_tokens: returns the ids of the tokenizer's special
-    tokens, None without a tokenizer; called when a request first asks to skip them. `receipts` has what
-    came of the requests that were admitted.
+    tokens, None without a tokenizer; called when a request first asks to skip them. `receipts` has
+    what came of the requests that were admitted.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Admission:
     def foresee(
         self, extra_args: Mapping[str, Any] | None, prompt: Prompt | None = None
     ) -> Foreseen | None:
-        """Returns what a request would get now, None if nobody asks for anything. Counts nothing."""
+        """Returns what a request would get now, None if nothing is asked for. Counts nothing."""
         with self._holder.lock:
             snapshot = self._holder.current
             if Ask.of(extra_args, snapshot.policy).spec is None:
@@ -244,15 +244,16 @@ class Admission:
 
 
 def _log_admitted(receipt: Receipt) -> None:
+    request_id = shown(receipt.request_id)
     fields = {
-        "request_id": shown(receipt.request_id),
+        "request_id": request_id,
         "generation": receipt.generation,
         "caller": shown(receipt.caller) if receipt.caller else "",
         "outcome": receipt.outcome,
         "ops": len(receipt.account.ops) if receipt.account else 0,
         "relative_dose": receipt.account.relative_dose if receipt.account else None,
     }
-    logger.info("request admitted", extra=fields)
+    logger.info("request %s: %s", request_id, receipt.outcome, extra=fields)
 
 
 def _uses(program: Program | None) -> Uses | None:

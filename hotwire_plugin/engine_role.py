@@ -58,7 +58,7 @@ class EngineRole:
             placement = self._placements.pop(request_id, None)
             held_back = request_id in self._secluded
             self._secluded.discard(request_id)
-        tokens = None if computed is None else placement.steered(computed) if placement else 0
+        tokens = None if computed is None else _steered(placement, computed)
         self.admission.finish(request_id, tokens, held_back=held_back)
 
     def receipts(self, request_id: str) -> node_pb2.GetReceiptsResponse:
@@ -112,3 +112,7 @@ class EngineRole:
         limit = limit_in_fp32(policy.live_limit) if policy.apply_to_running else math.inf
         now = self._stamp = Stamp(snapshot.generation, not policy.kill_switch, limit)
         return now, (before.enabled and not now.enabled) or now.limit < before.limit
+
+
+def _steered(placement: Placement | None, computed: int) -> int:
+    return placement.steered(computed) if placement is not None else 0

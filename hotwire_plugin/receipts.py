@@ -1,11 +1,11 @@
 """What came of each request that asked for steering, for whoever asks later by the request's id.
 
-vLLM's engine has ids of its own. A client knows the id of its response, or the X-Request-Id it sent:
-the OpenAI server puts "cmpl-" or "chatcmpl-" before the latter (its response's id), then "-0" for
-the first prompt of a completion ("_0" for a chat's, if there are several), and each step of a beam
-search appends its own number; the input processor appends eight random hex digits; of several
-choices, each has its number and "_" before it all. A later input of a session has "/" and a number
-after it, which is ours.
+vLLM's engine has ids of its own. A client knows the id of its response, or the X-Request-Id it
+sent: the OpenAI server puts "cmpl-" or "chatcmpl-" before the latter, which is its response's id,
+then "-0" for the first prompt of a completion ("_0" for a chat's, if there are several), and each
+step of a beam search appends its own number; the input processor appends eight random hex digits;
+of several choices, each has its number and "_" before it all. A later input of a session has "/"
+and a number after it, which is ours.
 """
 
 from __future__ import annotations
@@ -184,9 +184,9 @@ def messages(receipts: list[Receipt]) -> tuple[list[receipt_pb2.Receipt], bool]:
 def _message(receipt: Receipt) -> receipt_pb2.Receipt:
     account, steered = receipt.account, receipt.reason is None
     message = receipt_pb2.Receipt(
-        request_id=receipt.request_id,
+        request_id=_text(receipt.request_id),
         generation=receipt.generation,
-        caller=receipt.caller,
+        caller=_text(receipt.caller),
         by_default=receipt.by_default,
         outcome=receipt.outcome,
         reason=receipt.reason or "",
@@ -202,6 +202,11 @@ def _message(receipt: Receipt) -> receipt_pb2.Receipt:
     )
     message.admit_time.FromNanoseconds(round(receipt.admit_time * 1e9))
     return message
+
+
+def _text(given: str) -> str:
+    """Return what a client gave as text that a message can hold: JSON has half characters."""
+    return given.encode("utf-8", "replace").decode("utf-8")
 
 
 def _ops(account: Account, *, steered: bool) -> list[receipt_pb2.ReceiptOp]:

@@ -95,9 +95,7 @@ class Resolved(NamedTuple):
     account: Account | None = None
 
 
-def resolve(
-    spec: Spec, snapshot: Snapshot, model: ModelShape, caller: str = ""
-) -> Resolved:
+def resolve(spec: Spec, snapshot: Snapshot, model: ModelShape, caller: str = "") -> Resolved:
     """Returns what a specification comes to under a snapshot.
 
     caller: the label that the request carries, if any. Raises DeclinedError.
