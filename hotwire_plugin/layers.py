@@ -151,7 +151,9 @@ def _read(index: int, module: nn.Module) -> Block:
         raise NotSteerable(f"{where} leaves the mixing of its streams to the next block's kernel")
     returns, takes_residual = signature.return_annotation, RESIDUAL in signature.parameters
     # By vLLM's convention what takes a residual returns the two halves.
-    if not (takes_residual and returns is signature.empty) and not _returns_stream(returns):
+    if returns is signature.empty and not takes_residual:
+        raise NotSteerable(f"{where} does not say what it returns")
+    if returns is not signature.empty and not _returns_stream(returns):
         raise NotSteerable(
             f"{where} returns {_text(returns)!r}: neither a residual stream nor its "
             "(hidden, residual) halves"
@@ -188,7 +190,7 @@ def _reads(module: nn.Module, parameter: str) -> bool:
     for instruction in dis.get_instructions(inspect.unwrap(module.forward)):
         names = instruction.argval
         names = names if isinstance(names, tuple) else (names,)
-        kinds = re.findall("LOAD|STORE", instruction.opname)
+        kinds: list[str] = re.findall("LOAD|STORE", instruction.opname)
         if parameter in names and kinds:
             return bool(kinds[min(names.index(parameter), len(kinds) - 1)] == "LOAD")
     return False

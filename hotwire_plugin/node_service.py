@@ -68,10 +68,10 @@ class Node:
     """What this process offers. Roles and their parts are added as the process takes them up.
 
     roles: any of "frontend", "engine", "worker". blobs: what a worker keeps. holder: the snapshot
-    of an engine or a frontend. engine_report, worker_report: the counters of a role. receipts:
-    what an engine keeps of a request, by its id.
-    disarmed_reason: why it can't steer; empty if it can. standalone: whether it takes nothing
-    from a daemon. The ranks, sizes and names are those of DescribeResponse.
+    of an engine or a frontend. engine_report, worker_report: the counters of a role. receipts: what
+    an engine keeps of a request, by its id. sites: where in a block it steers. disarmed_reason: why
+    it can't; empty if it can. standalone: whether it takes nothing from a daemon. The ranks, sizes
+    and names are those of DescribeResponse.
     """
 
     instance_id: str
@@ -93,6 +93,7 @@ class Node:
     engine_report: Callable[[], node_pb2.EngineReport] | None = None
     worker_report: Callable[[], node_pb2.WorkerReport] | None = None
     receipts: Callable[[str], node_pb2.GetReceiptsResponse] | None = None
+    sites: tuple[str, ...] = ()
     disarmed_reason: str = ""
     standalone: bool = False
 
@@ -156,6 +157,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             plugin_version=node.plugin_version,
             armed=not node.disarmed_reason,
             disarmed_reason=node.disarmed_reason,
+            sites=() if node.disarmed_reason else node.sites,
             standalone=node.standalone,
             generation=node.admitting.generation if node.admitting else 0,
             revisions=node.blobs.revisions() if node.blobs else (),

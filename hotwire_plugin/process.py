@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass, replace
 
 from hotwire_plugin import __version__
 from hotwire_plugin.admission import Admission
+from hotwire_plugin.armed import sites_of
 from hotwire_plugin.blobs import BlobStore
 from hotwire_plugin.engine_role import EngineRole
 from hotwire_plugin.log import set_up_logging
 from hotwire_plugin.node_service import Node, NodeServer
 from hotwire_plugin.settings import settings_from
-from hotwire_plugin.shape import ModelShape
+from hotwire_plugin.shape import SITES, ModelShape
 from hotwire_plugin.snapshot import SnapshotHolder
 from hotwire_plugin.standalone import Standalone, from_environment
 from hotwire_plugin.worker import WorkerRole
@@ -82,6 +83,7 @@ class Process:
         self._server: NodeServer | None = None
         self._holder = SnapshotHolder()
         self._standalone: Standalone | None = None
+        self._shape: ModelShape | None = None
 
     def disarm(self, reason: str) -> None:
         """Steer nothing in this process; the first reason is the one that is reported."""
@@ -94,27 +96,35 @@ class Process:
         self.worker = role
         node = self._node_for(identity)
         node.blobs, node.worker_report = role.blobs, role.report
+        armed = {place.site for place in role.places}
+        node.sites = tuple(site for site in SITES if site in armed)
 
     def become_engine(
         self,
         identity: Identity,
         disarmed_reason: str,
+        shape: ModelShape,
         special_tokens: SpecialTokens,
     ) -> None:
         """Take the engine role, disarmed if a worker is, and serve."""
         if disarmed_reason:
             self.disarm(disarmed_reason)
-        model = ModelShape(identity.num_layers)
-        admission = Admission(self._holder, model, self._why_disarmed, special_tokens)
-        self.engine = EngineRole(admission, self._holder)
         node = self._node_for(identity)
+        self._shape = shape
+        admission = Admission(self._holder, shape, self._why_disarmed, special_tokens)
+        self.engine = EngineRole(admission, self._holder)
         node.engine_report, node.receipts = self.engine.report, self.engine.receipts
+        node.sites = sites_of(shape)
         self.serve(identity, "engine")
 
-    def become_frontend(self, identity: Identity, special_tokens: SpecialTokens) -> None:
-        """Take the frontend role, and serve."""
-        model = ModelShape(identity.num_layers)
-        self.frontend = Admission(self._holder, model, self._why_disarmed, special_tokens)
+    def become_frontend(
+        self, identity: Identity, shape: ModelShape, special_tokens: SpecialTokens
+    ) -> None:
+        """Take the frontend role, and serve. What the engine of this process knows goes first."""
+        node = self._node_for(identity)
+        shape = self._shape or shape
+        self.frontend = Admission(self._holder, shape, self._why_disarmed, special_tokens)
+        node.sites = sites_of(shape)
         self.serve(identity, "frontend")
 
     def blob_store(self, identity: Identity) -> BlobStore:
@@ -158,7 +168,7 @@ class Process:
         if self._node is None or self._node.instance_id != identity.instance_id:
             self.close()
             self._holder = self._holder if self._node is None else SnapshotHolder()
-            self._standalone = standalone_for(identity)
+            self._standalone, self._shape = standalone_for(identity), None
             self._node = Node(
                 **asdict(identity),
                 plugin_version=__version__,

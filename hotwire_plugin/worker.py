@@ -105,6 +105,11 @@ class WorkerRole:
         if device.type == "cuda":
             op.warm(sizes.hidden_size, dtype, device, MAX_OPS_PER_LAYER)
 
+    @property
+    def slots(self) -> int:
+        """The directions that the bank holds at once."""
+        return self._bank.capacity
+
     def report(self) -> node_pb2.WorkerReport:
         """Return the counters since the start."""
         counters = self.fill.counters

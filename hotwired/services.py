@@ -166,6 +166,7 @@ def _node(link: NodeLink, outcome: Outcome) -> public_pb2.Node:
     if (found := link.described) is not None:
         node.last_seen_time.CopyFrom(timestamp(link.last_seen))
         node.roles.extend(found.roles)
+        node.sites.extend(found.sites)
         for name in _COPIED:
             setattr(node, name, getattr(found, name))
     return node

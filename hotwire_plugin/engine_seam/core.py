@@ -8,13 +8,14 @@ from types import ModuleType
 from typing import Any
 
 from hotwire_plugin.admission import Prompt
+from hotwire_plugin.armed import first_reason, shape_of
 from hotwire_plugin.engine_role import EngineRole
 from hotwire_plugin.engine_seam import sessions
 from hotwire_plugin.engine_seam.identity import identity_of
 from hotwire_plugin.engine_seam.patch import replace
 from hotwire_plugin.engine_seam.prompt import prompt_of, special_tokens_of
 from hotwire_plugin.engine_seam.step_message import asked_prompt_len, with_prompt_len
-from hotwire_plugin.engine_seam.worker import disarmed_reason_of
+from hotwire_plugin.engine_seam.worker import armed_of
 from hotwire_plugin.process import process
 
 
@@ -28,10 +29,12 @@ def _then_become_engine(inner: Callable[..., Any]) -> Callable[..., Any]:
     def _initialize_kv_caches(self: Any, vllm_config: Any, *args: Any, **kwargs: Any) -> Any:
         # By now the workers have been started, so a gRPC server cannot be forked into them.
         result = inner(self, vllm_config, *args, **kwargs)
-        reasons = self.model_executor.collective_rpc(disarmed_reason_of)
+        workers = self.model_executor.collective_rpc(armed_of)
+        identity = identity_of(vllm_config)
         process.become_engine(
-            identity_of(vllm_config),
-            next(filter(None, reasons), ""),
+            identity,
+            first_reason(workers),
+            shape_of(identity.num_layers, workers),
             special_tokens_of(vllm_config),
         )
         return result

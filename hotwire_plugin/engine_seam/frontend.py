@@ -7,8 +7,9 @@ from types import ModuleType
 from typing import Any
 
 from hotwire_plugin import http
+from hotwire_plugin.armed import assumed_shape
 from hotwire_plugin.engine_seam import beams
-from hotwire_plugin.engine_seam.identity import identity_of
+from hotwire_plugin.engine_seam.identity import identity_of, streams_of
 from hotwire_plugin.engine_seam.patch import replace, resolve
 from hotwire_plugin.engine_seam.prompt import prompt_of, special_tokens_of
 from hotwire_plugin.process import process
@@ -35,7 +36,10 @@ def _then_become_frontend(inner: Callable[..., None]) -> Callable[..., None]:
         inner(self, *args, **kwargs)
         config = self.vllm_config
         rank = max(config.parallel_config._api_process_rank, 0)  # noqa: SLF001
-        process.become_frontend(identity_of(config, tp_rank=rank), special_tokens_of(config))
+        identity = identity_of(config, tp_rank=rank)
+        streams = streams_of(config.model_config)
+        shape = assumed_shape(identity.num_layers, streams, process.settings.sites)
+        process.become_frontend(identity, shape, special_tokens_of(config))
 
     return __init__
 

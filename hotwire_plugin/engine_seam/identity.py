@@ -8,6 +8,7 @@ from hotwire_plugin.process import Identity
 
 REFUSED = {
     "sequence parallelism": "compilation_config.pass_config.enable_sp",
+    "sequence-parallel mixture of experts": "parallel_config.use_sequence_parallel_moe",
     "microbatching": "parallel_config.enable_dbo",
     "microbatches": "parallel_config.use_ubatching",
     "prefill context parallelism": "parallel_config.prefill_context_parallel_size",
@@ -21,7 +22,7 @@ def identity_of(vllm_config: Any, *, pp_rank: int = 0, tp_rank: int = 0) -> Iden
     import vllm
 
     model, parallel = vllm_config.model_config, vllm_config.parallel_config
-    text = model.hf_config.get_text_config()
+    text = model.hf_text_config
     return Identity(
         instance_id=vllm_config.instance_id,
         dp_rank=parallel.data_parallel_rank,
@@ -35,6 +36,11 @@ def identity_of(vllm_config: Any, *, pp_rank: int = 0, tp_rank: int = 0) -> Iden
         dtype=str(model.dtype).removeprefix("torch."),
         vllm_version=vllm.__version__,
     )
+
+
+def streams_of(model_config: Any) -> int:
+    """Return the number of residual streams, more than one with hyper-connections."""
+    return int(getattr(model_config.hf_text_config, "hc_mult", 1))
 
 
 def refused_feature(vllm_config: Any) -> str | None:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from hotwire_plugin.armed import Armed
 from hotwire_plugin.engine_seam import runner_v1, runner_v2
-from hotwire_plugin.engine_seam.identity import identity_of, refused_feature
+from hotwire_plugin.engine_seam.identity import identity_of, refused_feature, streams_of
 from hotwire_plugin.engine_seam.patch import replace
 from hotwire_plugin.layers import NotSteerable
 from hotwire_plugin.process import process
@@ -22,9 +23,13 @@ def install(module: ModuleType) -> None:
     replace(module.Worker, "load_model", _then_arm)
 
 
-def disarmed_reason_of(worker: Any) -> str:  # noqa: ARG001 - what collective_rpc passes
-    """Return why this worker cannot steer, or nothing. Called in every worker by the engine."""
-    return process.disarmed_reason or ("" if process.worker else "the worker was not armed")
+def armed_of(worker: Any) -> Armed:
+    """Return where this worker steers, or why it cannot. Called in every worker by the engine."""
+    role = process.worker
+    reason = process.disarmed_reason or ("" if role else "the worker was not armed")
+    places = () if role is None or reason else tuple(role.places)
+    slots = role.slots if role else 0
+    return Armed(reason, _identity(worker).pp_rank, places, slots)
 
 
 def _then_arm(inner: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,6 +53,8 @@ def _arm(worker: Any) -> None:
     config = worker.vllm_config
     if process.disarmed_reason:
         raise NotSteerable(process.disarmed_reason)
+    if config.model_config.is_encoder_decoder:
+        raise NotSteerable("an encoder-decoder model has more than one stream of tokens")
     if feature := refused_feature(config):
         raise NotSteerable(f"{feature} is on, which moves tokens where steering cannot follow")
     identity = _identity(worker)
@@ -57,6 +64,8 @@ def _arm(worker: Any) -> None:
         max_requests=config.scheduler_config.max_num_seqs,
         max_tokens=worker.model_runner.max_num_tokens,
         bank_bytes=process.settings.bank_bytes,
+        streams=streams_of(config.model_config),
+        sites=process.settings.sites,
     )
     role = WorkerRole(
         worker.model_runner.get_model(),

@@ -25,19 +25,19 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16hotwired/v1/node.proto\x12\x0bhotwired.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\x03\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12$\n\x05roles\x18\x03 \x03(\x0e\x32\x15.hotwired.v1.NodeRole\x12\x0f\n\x07\x64p_rank\x18\x04 \x01(\r\x12\x0f\n\x07pp_rank\x18\x05 \x01(\r\x12\x0f\n\x07tp_rank\x18\x06 \x01(\r\x12%\n\x05state\x18\x07 \x01(\x0e\x32\x16.hotwired.v1.NodeState\x12\x0e\n\x06\x64\x65tail\x18\x08 \x01(\t\x12\x12\n\ngeneration\x18\t \x01(\x04\x12\x16\n\x0erevisions_held\x18\n \x01(\r\x12\x0f\n\x07\x62oot_id\x18\x0b \x01(\t\x12\x0b\n\x03pid\x18\x0c \x01(\r\x12\r\n\x05model\x18\r \x01(\t\x12\x13\n\x0bhidden_size\x18\x0e \x01(\r\x12\x12\n\nnum_layers\x18\x0f \x01(\r\x12\r\n\x05\x64type\x18\x10 \x01(\t\x12\x14\n\x0cvllm_version\x18\x11 \x01(\t\x12\x16\n\x0eplugin_version\x18\x12 \x01(\t\x12\x32\n\x0elast_seen_time\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"R\n\x0bNodeOutcome\x12\x0c\n\x04node\x18\x01 \x01(\t\x12%\n\x05state\x18\x02 \x01(\x0e\x32\x16.hotwired.v1.NodeState\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t*i\n\x08NodeRole\x12\x19\n\x15NODE_ROLE_UNSPECIFIED\x10\x00\x12\x16\n\x12NODE_ROLE_FRONTEND\x10\x01\x12\x14\n\x10NODE_ROLE_ENGINE\x10\x02\x12\x14\n\x10NODE_ROLE_WORKER\x10\x03*\xc6\x01\n\tNodeState\x12\x1a\n\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14NODE_STATE_CONVERGED\x10\x01\x12\x1a\n\x16NODE_STATE_RECONCILING\x10\x02\x12\x17\n\x13NODE_STATE_REJECTED\x10\x03\x12\x1a\n\x16NODE_STATE_UNREACHABLE\x10\x04\x12\x17\n\x13NODE_STATE_DISARMED\x10\x05\x12\x19\n\x15NODE_STATE_STANDALONE\x10\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16hotwired/v1/node.proto\x12\x0bhotwired.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x03\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12$\n\x05roles\x18\x03 \x03(\x0e\x32\x15.hotwired.v1.NodeRole\x12\x0f\n\x07\x64p_rank\x18\x04 \x01(\r\x12\x0f\n\x07pp_rank\x18\x05 \x01(\r\x12\x0f\n\x07tp_rank\x18\x06 \x01(\r\x12%\n\x05state\x18\x07 \x01(\x0e\x32\x16.hotwired.v1.NodeState\x12\x0e\n\x06\x64\x65tail\x18\x08 \x01(\t\x12\x12\n\ngeneration\x18\t \x01(\x04\x12\x16\n\x0erevisions_held\x18\n \x01(\r\x12\x0f\n\x07\x62oot_id\x18\x0b \x01(\t\x12\x0b\n\x03pid\x18\x0c \x01(\r\x12\r\n\x05model\x18\r \x01(\t\x12\x13\n\x0bhidden_size\x18\x0e \x01(\r\x12\x12\n\nnum_layers\x18\x0f \x01(\r\x12\r\n\x05\x64type\x18\x10 \x01(\t\x12\x14\n\x0cvllm_version\x18\x11 \x01(\t\x12\x16\n\x0eplugin_version\x18\x12 \x01(\t\x12\x32\n\x0elast_seen_time\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05sites\x18\x14 \x03(\t\"R\n\x0bNodeOutcome\x12\x0c\n\x04node\x18\x01 \x01(\t\x12%\n\x05state\x18\x02 \x01(\x0e\x32\x16.hotwired.v1.NodeState\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t*i\n\x08NodeRole\x12\x19\n\x15NODE_ROLE_UNSPECIFIED\x10\x00\x12\x16\n\x12NODE_ROLE_FRONTEND\x10\x01\x12\x14\n\x10NODE_ROLE_ENGINE\x10\x02\x12\x14\n\x10NODE_ROLE_WORKER\x10\x03*\xc6\x01\n\tNodeState\x12\x1a\n\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14NODE_STATE_CONVERGED\x10\x01\x12\x1a\n\x16NODE_STATE_RECONCILING\x10\x02\x12\x17\n\x13NODE_STATE_REJECTED\x10\x03\x12\x1a\n\x16NODE_STATE_UNREACHABLE\x10\x04\x12\x17\n\x13NODE_STATE_DISARMED\x10\x05\x12\x19\n\x15NODE_STATE_STANDALONE\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hotwired.v1.node_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_NODEROLE']._serialized_start=587
-  _globals['_NODEROLE']._serialized_end=692
-  _globals['_NODESTATE']._serialized_start=695
-  _globals['_NODESTATE']._serialized_end=893
+  _globals['_NODEROLE']._serialized_start=602
+  _globals['_NODEROLE']._serialized_end=707
+  _globals['_NODESTATE']._serialized_start=710
+  _globals['_NODESTATE']._serialized_end=908
   _globals['_NODE']._serialized_start=73
-  _globals['_NODE']._serialized_end=501
-  _globals['_NODEOUTCOME']._serialized_start=503
-  _globals['_NODEOUTCOME']._serialized_end=585
+  _globals['_NODE']._serialized_end=516
+  _globals['_NODEOUTCOME']._serialized_start=518
+  _globals['_NODEOUTCOME']._serialized_end=600
 # @@protoc_insertion_point(module_scope)

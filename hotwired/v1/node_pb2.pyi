@@ -39,7 +39,7 @@ NODE_STATE_DISARMED: NodeState
 NODE_STATE_STANDALONE: NodeState
 
 class Node(_message.Message):
-    __slots__ = ("name", "instance_id", "roles", "dp_rank", "pp_rank", "tp_rank", "state", "detail", "generation", "revisions_held", "boot_id", "pid", "model", "hidden_size", "num_layers", "dtype", "vllm_version", "plugin_version", "last_seen_time")
+    __slots__ = ("name", "instance_id", "roles", "dp_rank", "pp_rank", "tp_rank", "state", "detail", "generation", "revisions_held", "boot_id", "pid", "model", "hidden_size", "num_layers", "dtype", "vllm_version", "plugin_version", "last_seen_time", "sites")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     ROLES_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +59,7 @@ class Node(_message.Message):
     VLLM_VERSION_FIELD_NUMBER: _ClassVar[int]
     PLUGIN_VERSION_FIELD_NUMBER: _ClassVar[int]
     LAST_SEEN_TIME_FIELD_NUMBER: _ClassVar[int]
+    SITES_FIELD_NUMBER: _ClassVar[int]
     name: str
     instance_id: str
     roles: _containers.RepeatedScalarFieldContainer[NodeRole]
@@ -78,7 +79,8 @@ class Node(_message.Message):
     vllm_version: str
     plugin_version: str
     last_seen_time: _timestamp_pb2.Timestamp
-    def __init__(self, name: _Optional[str] = ..., instance_id: _Optional[str] = ..., roles: _Optional[_Iterable[_Union[NodeRole, str]]] = ..., dp_rank: _Optional[int] = ..., pp_rank: _Optional[int] = ..., tp_rank: _Optional[int] = ..., state: _Optional[_Union[NodeState, str]] = ..., detail: _Optional[str] = ..., generation: _Optional[int] = ..., revisions_held: _Optional[int] = ..., boot_id: _Optional[str] = ..., pid: _Optional[int] = ..., model: _Optional[str] = ..., hidden_size: _Optional[int] = ..., num_layers: _Optional[int] = ..., dtype: _Optional[str] = ..., vllm_version: _Optional[str] = ..., plugin_version: _Optional[str] = ..., last_seen_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    sites: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., instance_id: _Optional[str] = ..., roles: _Optional[_Iterable[_Union[NodeRole, str]]] = ..., dp_rank: _Optional[int] = ..., pp_rank: _Optional[int] = ..., tp_rank: _Optional[int] = ..., state: _Optional[_Union[NodeState, str]] = ..., detail: _Optional[str] = ..., generation: _Optional[int] = ..., revisions_held: _Optional[int] = ..., boot_id: _Optional[str] = ..., pid: _Optional[int] = ..., model: _Optional[str] = ..., hidden_size: _Optional[int] = ..., num_layers: _Optional[int] = ..., dtype: _Optional[str] = ..., vllm_version: _Optional[str] = ..., plugin_version: _Optional[str] = ..., last_seen_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., sites: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodeOutcome(_message.Message):
     __slots__ = ("node", "state", "detail")

@@ -13,7 +13,10 @@ import pytest
 
 from tests.support.engine_models import make_tiny_llama, smollm2
 from tests.support.engine_process import Engine
+from tests.support.hf_reference import HfReference
 from tests.support.node_driver import NodeDriver
+from tests.support.steered_check import Judge
+from tests.support.tiny_extras import RANK, add_tokenizer
 
 BLOCK = 32
 """The tokens of a key-value block: the fewest that the CPU's attention can do with."""
@@ -63,6 +66,26 @@ def tiny_options(tiny_model: str) -> dict[str, Any]:
         "block_size": BLOCK,
         "enforce_eager": True,
     }
+
+
+@pytest.fixture(scope="session")
+def spoken_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The path of the same model with a tokenizer."""
+    model = make_tiny_llama(tmp_path_factory.mktemp("models") / "spoken")
+    add_tokenizer(model)
+    return model
+
+
+@pytest.fixture(scope="session")
+def tiny_reference(tiny_model: str) -> HfReference:
+    """The small model, in Hugging Face's eager form."""
+    return HfReference(tiny_model)
+
+
+@pytest.fixture(scope="session")
+def judge(tiny_reference: HfReference) -> Judge:
+    """Compares answers of the small model with the reference's."""
+    return Judge(tiny_reference)
 
 
 @pytest.fixture(scope="session")
@@ -118,6 +141,26 @@ def tight_rig(start: Start, tiny_options: dict[str, Any]) -> Rig:
 def tight(tight_rig: Rig) -> Iterator[Rig]:
     """The small engine with no vector, no policy and an empty prefix cache."""
     yield from _cleared(tight_rig)
+
+
+@pytest.fixture(scope="session")
+def wide_rig(start: Start, tiny_options: dict[str, Any], spoken_model: str) -> Rig:
+    """The small model with a tokenizer and all that a request may ask for switched on."""
+    wide = {
+        "model": spoken_model,
+        "skip_tokenizer_init": False,
+        "enable_lora": True,
+        "max_lora_rank": 2 * RANK,
+        "enable_prompt_embeds": True,
+        "max_num_batched_tokens": 48,
+    }
+    return start(tiny_options | wide, env=ONE_THREAD)
+
+
+@pytest.fixture
+def wide(wide_rig: Rig) -> Iterator[Rig]:
+    """That engine with no vector, no policy and an empty prefix cache."""
+    yield from _cleared(wide_rig)
 
 
 def _cleared(rig: Rig) -> Iterator[Rig]:

@@ -65,9 +65,7 @@ def model(tiny_model: str) -> HfReference:
 def finish(rig: Rig, name: str) -> tuple[Answer, torch.Tensor]:
     """Run what is queued to its end; return a request's answer and its stream by position."""
     answers = rig.engine.call("finish")
-    (kept,) = rig.engine.call("on_workers", residuals.taken)
-    streams = {request.rsplit("-", 1)[0]: rows for request, rows in kept.items()}
-    return answers[name], streams[name]
+    return answers[name], residuals.streams_of(rig.engine)[name]
 
 
 def check(
@@ -116,12 +114,10 @@ def test_a_tightened_limit_reaches_running_requests(rig: Rig, model: HfReference
     """From one step on; what was computed before stays; nobody else reads what comes after."""
     rig.engine.call("add", {"free": Ask(PROMPT, STACK, tokens=60)})
     rig.engine.call("step", 10)
-    (kept,) = rig.engine.call("on_workers", residuals.taken)
-    (before,) = kept.values()
+    before = residuals.streams_of(rig.engine)["free"]
     rig.driver.set_policy(max_live_relative_dose=0.05, apply_to_running=True)
     answers = rig.engine.call("finish")
-    (later,) = rig.engine.call("on_workers", residuals.tail)
-    stream = torch.cat([before, *later.values()])
+    stream = torch.cat([before, residuals.streams_of(rig.engine)["free"]])
     free = answers["free"]
     limit = torch.full((len(stream),), 0.05)
     limit[: len(before)] = math.inf

@@ -123,8 +123,7 @@ def streams(rig: Rig) -> dict[str, tuple[tuple[int, ...], torch.Tensor]]:
     """All cases in batches of eight: each one's tokens, and its stream behind the last block."""
     rig.engine.call("add", {name: Ask(prompt(), c.spec, TOKENS) for name, c in CASES.items()})
     answers = rig.engine.call("finish")
-    (kept,) = rig.engine.call("on_workers", residuals.taken)
-    by_name = {request.rsplit("-", 1)[0]: rows for request, rows in kept.items()}
+    by_name = residuals.streams_of(rig.engine)
     return {
         name: (answer.prompt + answer.tokens[:-1], by_name[name])
         for name, answer in answers.items()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.engine.conftest import Rig, Start
 from tests.support.engine_models import TINY_LAYERS, TINY_VOCAB, TINY_WIDTH, direction
-from tests.support.engine_process import Ask
+from tests.support.engine_process import Answer, Ask
 
 
 def watch(worker: Any) -> None:
@@ -50,7 +50,7 @@ def pair_rig(start: Start, tiny_options: dict[str, Any]) -> Rig:
 def pair(pair_rig: Rig) -> Iterator[Rig]:
     """The two ranks with no vector and nothing recorded."""
     pair_rig.driver.vectors.clear()
-    pair_rig.driver.commit()
+    pair_rig.driver.set_policy()
     pair_rig.engine.call("reset_prefix_cache")
     pair_rig.engine.call("on_workers", taken)
     yield pair_rig
@@ -119,8 +119,51 @@ def push(rig: Rig, names: list[str], stop: threading.Event, pushed: list[str]) -
         stop.wait(0.01)
 
 
-def load(rig: Rig, names: list[str]) -> None:
-    """Runs 40 requests, mostly steered, each joining and leaving at a step of its own."""
+def test_ranks_agree_while_the_policy_changes(pair: Rig) -> None:
+    """Kill switch and live limit, for running requests too, as fast as changes can be committed.
+
+    Each step's residual streams are equal on both ranks, and no request is lost.
+    """
+    names = ["a", "b", "c"]
+    pair.driver.put({name: row(at) for at, name in enumerate(names)})
+    before = pair.driver.engine().requests_total
+    stop = threading.Event()
+    changes: list[dict[str, Any]] = []
+    changer = threading.Thread(target=change, args=(pair, stop, changes))
+    changer.start()
+    answered = 0
+    try:
+        while len(changes) < 200:
+            answered += len(load(pair, names))
+    finally:
+        stop.set()
+        changer.join(30)
+    one, other = pair.engine.call("on_workers", taken)
+    assert one == other
+    assert len(set(one)) > 150
+    assert pair.driver.engine().requests_total == before + answered
+
+
+def change(rig: Rig, stop: threading.Event, changes: list[dict[str, Any]]) -> None:
+    """Sets a random policy, again and again."""
+    chance = random.Random(3)
+    while not stop.is_set():
+        policy: dict[str, Any] = {
+            "kill_switch": chance.random() < 0.3,
+            "apply_to_running": chance.random() < 0.7,
+        }
+        if (limit := chance.choice([None, 0.02, 0.1, 0.5])) is not None:
+            policy["max_live_relative_dose"] = limit
+        rig.driver.set_policy(**policy)
+        changes.append(policy)
+        stop.wait(0.005)
+
+
+def load(rig: Rig, names: list[str]) -> dict[str, Answer]:
+    """Runs 40 requests, mostly steered, each joining and leaving at a step of its own.
+
+    Returns the answers, by name.
+    """
     chance = random.Random(2)
     for at in range(40):
         spec = {
@@ -133,7 +176,9 @@ def load(rig: Rig, names: list[str]) -> None:
         asked = spec if chance.random() < 0.8 else None
         rig.engine.call("add", {str(at): Ask(prompt, asked, tokens=chance.randrange(10, 40))})
         rig.engine.call("step", 4)
-    rig.engine.call("finish")
+    answers: dict[str, Answer] = rig.engine.call("finish")
+    assert sorted(answers) == sorted(map(str, range(40)))
+    return answers
 
 
 def test_a_rank_that_lacks_a_vector_would_be_seen(pair: Rig) -> None:

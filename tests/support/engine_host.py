@@ -83,28 +83,28 @@ class Host:
 
     def generate(self, asks: Sequence[Ask]) -> list[Answer]:
         """Run requests as one batch: all of them are in it from the first step on."""
-        prompts = [_prompt(ask) for ask in asks]
-        params = [_params(ask) for ask in asks]
+        prompts = [prompt_of(ask) for ask in asks]
+        params = [params_of(ask) for ask in asks]
         outputs = self.llm.generate(prompts, params, use_tqdm=False)
         self.step()  # The workers hear of the requests' end.
-        return [_answer(output) for output in outputs]
+        return [answer_of(output) for output in outputs]
 
     def generate_twice(self, ask: Ask) -> list[Answer]:
         """Run a request, and then once more with the very same parameters object."""
-        params, prompts = _params(ask), [_prompt(ask)]
-        return [_answer(self.llm.generate(prompts, params, use_tqdm=False)[0]) for _ in "ab"]
+        params, prompts = params_of(ask), [prompt_of(ask)]
+        return [answer_of(self.llm.generate(prompts, params, use_tqdm=False)[0]) for _ in "ab"]
 
     def add(self, asks: dict[str, Ask]) -> None:
         """Queue requests by name; they run when step() is called."""
         for name, ask in asks.items():
-            self.llm.llm_engine.add_request(name, _prompt(ask), _params(ask))
+            self.llm.llm_engine.add_request(name, prompt_of(ask), params_of(ask))
 
     def step(self, count: int = 1) -> None:
         """Run engine steps."""
         for _ in range(count):
             for output in self.llm.llm_engine.step():
                 if output.finished:
-                    self._done[output.request_id] = _answer(output)
+                    self._done[output.request_id] = answer_of(output)
 
     def finish(self) -> dict[str, Answer]:
         """Step until no request is left; return the answers by name since the last call."""
@@ -134,33 +134,41 @@ class Host:
             value = getattr(value, name)
         return value if isinstance(value, str | int | float | None) else str(value)
 
+    def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Return function(host, *args), which must be found by its module and name."""
+        return function(self, *args)
+
     def on_workers(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Call function(worker, *args) in each worker; return what each one returns."""
         return list(self.llm.collective_rpc(function, args=args))
 
 
-def _prompt(ask: Ask) -> Any:
+def prompt_of(ask: Ask) -> Any:
+    """Return a request's prompt as vLLM takes it."""
     return ask.prompt if isinstance(ask.prompt, str) else {"prompt_token_ids": list(ask.prompt)}
 
 
-def _params(ask: Ask) -> Any:
+def params_of(ask: Ask, **fields: Any) -> Any:
+    """Return a request's parameters as vLLM takes them, with these fields beside or instead."""
     from vllm import SamplingParams
 
     extra: dict[str, Any] = dict(ask.extra_args)
     if ask.spec is not None:
         extra["hotwire"] = ask.spec if isinstance(ask.spec, str) else json.dumps(ask.spec)
-    return SamplingParams(
-        n=ask.n,
-        max_tokens=ask.tokens,
-        ignore_eos=True,
-        temperature=ask.temperature,
-        seed=ask.seed,
-        logprobs=ask.logprobs,
-        extra_args=extra or None,
-    )
+    asked = {
+        "n": ask.n,
+        "max_tokens": ask.tokens,
+        "ignore_eos": True,
+        "temperature": ask.temperature,
+        "seed": ask.seed,
+        "logprobs": ask.logprobs,
+        "extra_args": extra or None,
+    }
+    return SamplingParams(**(asked | fields))
 
 
-def _answer(output: Any) -> Answer:
+def answer_of(output: Any) -> Answer:
+    """Return what came back of a request."""
     first = output.outputs[0]
     return Answer(
         prompt=tuple(output.prompt_token_ids),
@@ -172,15 +180,23 @@ def _answer(output: Any) -> Answer:
     )
 
 
+def _host(options: dict[str, Any], before: Callable[[], None] | None) -> Any:
+    if options.pop("served", False):
+        from tests.support.async_host import AsyncHost
+
+        return AsyncHost(options, before)
+    return Host(options, before)
+
+
 def serve(connection: Connection) -> None:
     """Answer calls until the other side is gone."""
     options, before = connection.recv()
-    host: Host | None = None
+    host: Any = None
     call: tuple[str, tuple[Any, ...], dict[str, Any]] = ("ready", (), {})
     while True:
         try:
             if host is None:
-                host = Host(options, before)
+                host = _host(options, before)
                 result = None
             else:
                 method, args, kwargs = call

@@ -6,10 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from hotwire_plugin.program import ProgramOp
+from tests.support.engine_process import Engine
 from tests.support.steering_math import Load, steered
 
 MAX_RELATIVE = 1e-5
@@ -36,23 +38,24 @@ def watch(worker: Any, layers: int) -> None:
     find_layers(runner.get_model(), layers)[layers - 1].module.register_forward_hook(record)
 
 
-def taken(worker: Any) -> dict[str, torch.Tensor]:
-    """Returns what a worker has kept since the last call: (positions, hidden) by request."""
+def taken(worker: Any) -> dict[str, np.ndarray]:
+    """Returns what a worker has kept since the last call, by request.
+
+    (positions, hidden) fp32, in the order of the positions. Arrays, since a tensor on its way to
+    another process is shared memory, which asks for a key that the test's process has not.
+    """
     kept: dict[str, dict[int, torch.Tensor]] = worker.residuals
     worker.residuals = {}
     return {
-        request: torch.stack([rows[at] for at in range(len(rows))])
+        request: torch.stack([rows[at] for at in sorted(rows)]).numpy()
         for request, rows in kept.items()
     }
 
 
-def tail(worker: Any) -> dict[str, torch.Tensor]:
-    """Returns the same where the first positions were taken before."""
-    kept: dict[str, dict[int, torch.Tensor]] = worker.residuals
-    worker.residuals = {}
-    return {
-        request: torch.stack([rows[at] for at in sorted(rows)]) for request, rows in kept.items()
-    }
+def streams_of(engine: Engine) -> dict[str, torch.Tensor]:
+    """Return what an engine's worker has kept since the last call, by the names that tests gave."""
+    (kept,) = engine.call("on_workers", taken)
+    return {request.rsplit("-", 1)[0]: torch.from_numpy(rows) for request, rows in kept.items()}
 
 
 def reference(

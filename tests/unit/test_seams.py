@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from hotwire_plugin.engine_seam import core
+from hotwire_plugin.engine_seam import core, worker
 from hotwire_plugin.engine_seam.identity import refused_feature
 from hotwire_plugin.engine_seam.patch import SeamMoved, replace
+from hotwire_plugin.layers import NotSteerable
 from hotwire_plugin.process import process
 from hotwire_plugin.settings import settings_from
 
@@ -105,3 +106,19 @@ def test_settings_are_whole_mebibytes() -> None:
     for text in ("0", "-1", "2.5", "big", ""):
         with pytest.raises(ValueError, match="HOTWIRE_BANK_MIB"):
             settings_from({"HOTWIRE_BANK_MIB": text})
+
+
+def test_sites_are_known_and_post_is_always_among_them() -> None:
+    """In the order of the block, whatever the order they are named in."""
+    assert settings_from({}).sites == ("post",)
+    assert settings_from({"HOTWIRE_SITES": " mlp_out, pre"}).sites == ("pre", "mlp_out", "post")
+    with pytest.raises(ValueError, match=r"HOTWIRE_SITES knows pre, .*'mid'"):
+        settings_from({"HOTWIRE_SITES": "pre,mid"})
+
+
+def test_an_encoder_decoder_model_is_refused_before_it_is_touched() -> None:
+    """With one clear sentence, which the node reports."""
+    model = types.SimpleNamespace(is_encoder_decoder=True)
+    loaded = types.SimpleNamespace(vllm_config=types.SimpleNamespace(model_config=model))
+    with pytest.raises(NotSteerable, match="encoder-decoder"):
+        worker._arm(loaded)

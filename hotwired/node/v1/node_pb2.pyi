@@ -14,7 +14,7 @@ class DescribeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeResponse(_message.Message):
-    __slots__ = ("boot_id", "instance_id", "roles", "dp_rank", "pp_rank", "tp_rank", "pp_size", "tp_size", "pid", "model", "hidden_size", "num_layers", "dtype", "vllm_version", "plugin_version", "armed", "disarmed_reason", "standalone", "generation", "revisions")
+    __slots__ = ("boot_id", "instance_id", "roles", "dp_rank", "pp_rank", "tp_rank", "pp_size", "tp_size", "pid", "model", "hidden_size", "num_layers", "dtype", "vllm_version", "plugin_version", "armed", "disarmed_reason", "standalone", "generation", "revisions", "sites")
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     ROLES_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class DescribeResponse(_message.Message):
     STANDALONE_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     REVISIONS_FIELD_NUMBER: _ClassVar[int]
+    SITES_FIELD_NUMBER: _ClassVar[int]
     boot_id: str
     instance_id: str
     roles: _containers.RepeatedScalarFieldContainer[_node_pb2.NodeRole]
@@ -55,7 +56,8 @@ class DescribeResponse(_message.Message):
     standalone: bool
     generation: int
     revisions: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, boot_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., roles: _Optional[_Iterable[_Union[_node_pb2.NodeRole, str]]] = ..., dp_rank: _Optional[int] = ..., pp_rank: _Optional[int] = ..., tp_rank: _Optional[int] = ..., pp_size: _Optional[int] = ..., tp_size: _Optional[int] = ..., pid: _Optional[int] = ..., model: _Optional[str] = ..., hidden_size: _Optional[int] = ..., num_layers: _Optional[int] = ..., dtype: _Optional[str] = ..., vllm_version: _Optional[str] = ..., plugin_version: _Optional[str] = ..., armed: bool = ..., disarmed_reason: _Optional[str] = ..., standalone: bool = ..., generation: _Optional[int] = ..., revisions: _Optional[_Iterable[str]] = ...) -> None: ...
+    sites: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, boot_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., roles: _Optional[_Iterable[_Union[_node_pb2.NodeRole, str]]] = ..., dp_rank: _Optional[int] = ..., pp_rank: _Optional[int] = ..., tp_rank: _Optional[int] = ..., pp_size: _Optional[int] = ..., tp_size: _Optional[int] = ..., pid: _Optional[int] = ..., model: _Optional[str] = ..., hidden_size: _Optional[int] = ..., num_layers: _Optional[int] = ..., dtype: _Optional[str] = ..., vllm_version: _Optional[str] = ..., plugin_version: _Optional[str] = ..., armed: bool = ..., disarmed_reason: _Optional[str] = ..., standalone: bool = ..., generation: _Optional[int] = ..., revisions: _Optional[_Iterable[str]] = ..., sites: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StageRequest(_message.Message):
     __slots__ = ("header", "chunk")
