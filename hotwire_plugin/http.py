@@ -33,8 +33,13 @@ _notes: ContextVar[list[Foreseen] | None] = ContextVar("hotwire_notes", default=
 def note(foresee: Callable[[], Foreseen | None]) -> None:
     """Note what is foreseen for a request to the engine, if an HTTP response waits for it."""
     notes = _notes.get()
-    if notes is not None and (foreseen := foresee()) is not None:
-        notes.append(foreseen)
+    if notes is None:
+        return
+    try:
+        if (foreseen := foresee()) is not None:
+            notes.append(foreseen)
+    except Exception:
+        logger.exception("a response goes without its headers")
 
 
 class ReceiptHeaders:
