@@ -111,9 +111,12 @@ class Admission:
             admitted, placement = self._placed(extra_args, request_id, prompt or Prompt())
             uses = _uses(admitted.program)
             self._ledger.record(request_id, uses, admitted.reason, admitted.dose_outcome)
-            self._keep_receipt(request_id, extra_args, admitted)
+            receipt = self._kept_receipt(request_id, extra_args, admitted)
             if admitted.reason is not None:
                 self._log_unsteered(request_id, admitted, extra_args)
+        # Those that did not ask are all requests, and those with a reason have a line of their own.
+        if receipt is not None and not receipt.by_default and receipt.reason is None:
+            _log_admitted(receipt)
         return Granted(_rewritten(extra_args, admitted.program), placement)
 
     def _placed(
@@ -206,18 +209,17 @@ class Admission:
         with self._holder.lock:
             return self._ledger.counters(self._holder.generation)
 
-    def _keep_receipt(
+    def _kept_receipt(
         self, request_id: str, extra_args: Mapping[str, Any] | None, admitted: Admitted
-    ) -> None:
+    ) -> Receipt | None:
+        """Keeps what came of a request and returns it; None if nothing was asked for."""
         snapshot = self._holder.current
         ask = Ask.of(extra_args, snapshot.policy)
         if ask.spec is None:
-            return
+            return None
         receipt = Receipt.of(request_id, ask, admitted, snapshot.generation, time.time())
         self.receipts.put(receipt)
-        # Those that did not ask are all requests, and those with a reason have a line of their own.
-        if not ask.by_default and admitted.reason is None:
-            _log_admitted(receipt)
+        return receipt
 
     def _log_unsteered(
         self, request_id: str, admitted: Admitted, extra_args: Mapping[str, Any] | None

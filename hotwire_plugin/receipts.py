@@ -28,8 +28,8 @@ STEERED = "steered"
 UNSTEERED = "unsteered"
 
 MAX_RECEIPTS = 10_000
-MAX_OPS = 200_000
-"""The operations of all receipts together, those that share a decision counted once: some 50 MB."""
+MAX_WEIGHT = 200_000
+"""The weight of what all receipts together refer to, a shared decision counted once: some 50 MB."""
 
 MAX_ID = 1024
 """The characters of an id; a request with a longer one leaves no receipt."""
@@ -99,16 +99,16 @@ def outcome_of(admitted: Admitted) -> str:
 class Receipts:
     """The last receipts, within bounds. Thread-safe; keeping and finishing one takes no search.
 
-    most: how many. most_ops: how many different operations they may refer to.
+    most: how many. most_weight: how much their different accounts may weigh together.
     """
 
-    def __init__(self, most: int = MAX_RECEIPTS, most_ops: int = MAX_OPS) -> None:
-        self._most, self._most_ops = most, most_ops
+    def __init__(self, most: int = MAX_RECEIPTS, most_weight: int = MAX_WEIGHT) -> None:
+        self._most, self._most_weight = most, most_weight
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Receipt] = OrderedDict()
         # How many receipts use an account, by its identity, which lasts as long as one does.
         self._users: Counter[int] = Counter()
-        self._ops = 0
+        self._weight = 0
 
     def put(self, receipt: Receipt) -> None:
         """Keep a receipt, in place of an older one of its id, and forget what is too much."""
@@ -119,7 +119,7 @@ class Receipts:
                 self._let_go(older.account)
             self._kept[receipt.request_id] = receipt
             self._take(receipt.account)
-            while len(self._kept) > self._most or (self._ops > self._most_ops and self._kept):
+            while len(self._kept) > self._most or (self._weight > self._most_weight and self._kept):
                 self._let_go(self._kept.popitem(last=False)[1].account)
 
     def finish(self, request_id: str, tokens_steered: int | None, *, held_back: bool) -> None:
@@ -146,14 +146,14 @@ class Receipts:
         if account is not None:
             self._users[id(account)] += 1
             if self._users[id(account)] == 1:
-                self._ops += len(account.ops)
+                self._weight += account.weight
 
     def _let_go(self, account: Account | None) -> None:
         if account is not None:
             self._users[id(account)] -= 1
             if not self._users[id(account)]:
                 del self._users[id(account)]
-                self._ops -= len(account.ops)
+                self._weight -= account.weight
 
 
 def _pattern(request_id: str) -> re.Pattern[str]:

@@ -216,10 +216,10 @@ def bare(request_id: str) -> Receipt:
     return Receipt(request_id, 1, "", False, "unsteered", None, "", None, float("inf"), 0.0)
 
 
-def test_memory_is_bounded_by_number_operations_and_text() -> None:
+def test_memory_is_bounded_by_number_weight_and_text() -> None:
     """The oldest go first; one decision's operations count once, however many share it."""
     subject = admission()
-    subject.receipts = few = Receipts(most=3, most_ops=25)
+    subject.receipts = few = Receipts(most=3, most_weight=25)
     for n in range(5):
         subject.admit(asking({"id": "joy", "scale": 1}), f"r{n}")
     assert [bool(few.find(f"r{n}")) for n in range(5)] == [False, False, True, True, True]
@@ -231,6 +231,9 @@ def test_memory_is_bounded_by_number_operations_and_text() -> None:
     assert [bool(few.find(i)) for i in ("r5", "r6", "big")] == [False] * 3
     subject.admit(asking({"id": "joy", "scale": 1}), "r7")
     assert few.find("r7")
+    ranges = [[n, n + 1] for n in range(0, 60, 3)]
+    subject.admit(asking({"id": "calm", "layer": "0-9", "positions": ranges}), "ranges")
+    assert few.find("ranges") == few.find("r7") == []
     subject.admit(asking({"id": "joy"}), "x" * (MAX_ID + 1))
     assert few.find("x" * (MAX_ID + 1)) == []
     assert len(admitted(admission(), {"id": "joy"}, caller="c" * 999).caller) == MAX_CALLER
