@@ -5,6 +5,7 @@ that it can refuse a strict request before it is sent on (`Admission.refuse`).
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from hotwire_plugin.ledger import EngineCounters, Ledger, Uses
 from hotwire_plugin.op_forms import directions
 from hotwire_plugin.placement import MAX_SETS, Placement
 from hotwire_plugin.program import CALLER_KEY, PROGRAM_KEY, SPEC_KEY, Program
+from hotwire_plugin.receipts import Foreseen, Receipt, Receipts, outcome_of
 from hotwire_plugin.resolve import RESOLVE_REASONS, DeclinedError
 from hotwire_plugin.shape import ModelShape
 from hotwire_plugin.snapshot import SnapshotHolder
@@ -71,7 +73,8 @@ class Admission:
 
     holder: where the snapshot is. model: where the model can be steered. armed_reason: returns why
     the node can't steer, None if it can. special_tokens: returns the ids of the tokenizer's special
-    tokens, None without a tokenizer; called when a request first asks to skip them.
+    tokens, None without a tokenizer; called when a request first asks to skip them. `receipts` has
+    what came of the requests that were admitted.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class Admission:
         self._special_tokens = special_tokens
         self._decisions = Decisions(model, armed_reason)
         self._ledger = Ledger()
+        self.receipts = Receipts()
         self._traceback_logged = False
         self._default_logged: tuple[int, str] | None = None
 
@@ -107,8 +111,12 @@ class Admission:
             admitted, placement = self._placed(extra_args, request_id, prompt or Prompt())
             uses = _uses(admitted.program)
             self._ledger.record(request_id, uses, admitted.reason, admitted.dose_outcome)
+            receipt = self._kept_receipt(request_id, extra_args, admitted)
             if admitted.reason is not None:
                 self._log_unsteered(request_id, admitted, extra_args)
+        # Those that did not ask are all requests, and those with a reason have a line of their own.
+        if receipt is not None and not receipt.by_default and receipt.reason is None:
+            _log_admitted(receipt)
         return Granted(_rewritten(extra_args, admitted.program), placement)
 
     def _placed(
@@ -171,9 +179,26 @@ class Admission:
         admitted, _ = self._placed(extra_args, "", prompt or Prompt())
         return Refusal(admitted.reason, admitted.message) if admitted.reason else None
 
-    def finish(self, request_id: str) -> None:
-        """Takes a request that has ended, or was never admitted, off the record."""
+    def foresee(
+        self, extra_args: Mapping[str, Any] | None, prompt: Prompt | None = None
+    ) -> Foreseen | None:
+        """Returns what a request would get now, None if nothing is asked for. Counts nothing."""
+        with self._holder.lock:
+            snapshot = self._holder.current
+            if Ask.of(extra_args, snapshot.policy).spec is None:
+                return None
+            admitted, _ = self._placed(extra_args, "", prompt or Prompt())
+            return Foreseen(outcome_of(admitted), snapshot.generation, admitted.reason)
+
+    def finish(
+        self, request_id: str, tokens_steered: int | None = None, *, held_back: bool = False
+    ) -> None:
+        """Takes a request that has ended, or was never admitted, off the record.
+
+        tokens_steered, held_back: for its receipt; None is unknown.
+        """
         self._ledger.finish(request_id)
+        self.receipts.finish(request_id, tokens_steered, held_back=held_back)
 
     def revisions_in_use(self) -> set[str]:
         """Returns the revisions that admitted requests which have not ended use."""
@@ -183,6 +208,18 @@ class Admission:
         """Returns the counters of this moment."""
         with self._holder.lock:
             return self._ledger.counters(self._holder.generation)
+
+    def _kept_receipt(
+        self, request_id: str, extra_args: Mapping[str, Any] | None, admitted: Admitted
+    ) -> Receipt | None:
+        """Keeps what came of a request and returns it; None if nothing was asked for."""
+        snapshot = self._holder.current
+        ask = Ask.of(extra_args, snapshot.policy)
+        if ask.spec is None:
+            return None
+        receipt = Receipt.of(request_id, ask, admitted, snapshot.generation, time.time())
+        self.receipts.put(receipt)
+        return receipt
 
     def _log_unsteered(
         self, request_id: str, admitted: Admitted, extra_args: Mapping[str, Any] | None
@@ -206,6 +243,19 @@ class Admission:
         if not self._traceback_logged:
             self._traceback_logged = True
             logger.error("admission failed on request %s", shown(request_id), exc_info=exc)
+
+
+def _log_admitted(receipt: Receipt) -> None:
+    request_id = shown(receipt.request_id)
+    fields = {
+        "request_id": request_id,
+        "generation": receipt.generation,
+        "caller": shown(receipt.caller) if receipt.caller else "",
+        "outcome": receipt.outcome,
+        "ops": len(receipt.account.ops) if receipt.account else 0,
+        "relative_dose": receipt.account.relative_dose if receipt.account else None,
+    }
+    logger.info("request %s: %s", request_id, receipt.outcome, extra=fields)
 
 
 def _uses(program: Program | None) -> Uses | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from hotwire_plugin import spec as specs
+from hotwire_plugin.account import Account
 from hotwire_plugin.program import CALLER_KEY, SPEC_KEY, Program
 from hotwire_plugin.resolve import DeclinedError, resolve
 from hotwire_plugin.shape import ModelShape
@@ -56,7 +57,8 @@ class Admitted:
     program: what it gets, or None. reason: why it asked for steering that it can't have, else None;
     a request that asks for nothing, or only for scale 0, has neither. message: says why, safe to
     show. strict: whether a reason must refuse the request. dose_outcome: one of
-    hotwired.dose.OUTCOMES, None if no dose was decided.
+    hotwired.dose.OUTCOMES, None if no dose was decided. account: what was asked for and what is in
+    force, None if it did not come to that.
     """
 
     program: Program | None = None
@@ -64,6 +66,7 @@ class Admitted:
     message: str = ""
     strict: bool = False
     dose_outcome: str | None = None
+    account: Account | None = None
 
     def declined(self, reason: str, message: str) -> Admitted:
         """Return the same without a program."""
@@ -119,11 +122,11 @@ class Decisions:
         if policy.kill_switch:
             return undecided.declined(KILL_SWITCH, "the kill switch is on")
         try:
-            program, outcome = resolve(spec, snapshot, self._model, ask.caller)
+            program, outcome, account = resolve(spec, snapshot, self._model, ask.caller)
         except DeclinedError as exc:
             declined = undecided.declined(exc.reason, exc.message)
-            return replace(declined, dose_outcome=exc.dose_outcome)
-        return replace(undecided, program=program, dose_outcome=outcome)
+            return replace(declined, dose_outcome=exc.dose_outcome, account=exc.account)
+        return replace(undecided, program=program, dose_outcome=outcome, account=account)
 
 
 def _whole(spec: Spec, policy: EnginePolicy, *, by_default: bool) -> Spec:

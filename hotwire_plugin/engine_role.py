@@ -9,6 +9,7 @@ from typing import NamedTuple
 from hotwire_plugin.admission import Admission, Prompt
 from hotwire_plugin.placement import Placement
 from hotwire_plugin.program import limit_in_fp32
+from hotwire_plugin.receipts import messages
 from hotwire_plugin.snapshot import SnapshotHolder
 from hotwired.node.v1 import node_pb2
 
@@ -48,12 +49,22 @@ class EngineRole:
                 self._placements[request_id] = granted.placement
         return granted.extra_args
 
-    def finish(self, request_id: str) -> None:
-        """Forget a request that ended; unknown ones are ignored."""
-        self.admission.finish(request_id)
+    def finish(self, request_id: str, computed: int | None = None) -> None:
+        """Forget a request that ended; unknown ones are ignored.
+
+        computed: how many of its positions were computed, for its receipt; None for unknown.
+        """
         with self._lock:
-            self._placements.pop(request_id, None)
+            placement = self._placements.pop(request_id, None)
+            held_back = request_id in self._secluded
             self._secluded.discard(request_id)
+        tokens = None if computed is None else _steered(placement, computed)
+        self.admission.finish(request_id, tokens, held_back=held_back)
+
+    def receipts(self, request_id: str) -> node_pb2.GetReceiptsResponse:
+        """Return what came of a request, by an id that its client or the engine has for it."""
+        found, truncated = messages(self.admission.receipts.find(request_id))
+        return node_pb2.GetReceiptsResponse(receipts=found, truncated=truncated)
 
     def block_key(self, request_id: str, start: int, stop: int) -> str | None:
         """Return what the block of these positions adds to its hash, if anything.
@@ -101,3 +112,7 @@ class EngineRole:
         limit = limit_in_fp32(policy.live_limit) if policy.apply_to_running else math.inf
         now = self._stamp = Stamp(snapshot.generation, not policy.kill_switch, limit)
         return now, (before.enabled and not now.enabled) or now.limit < before.limit
+
+
+def _steered(placement: Placement | None, computed: int) -> int:
+    return placement.steered(computed) if placement is not None else 0

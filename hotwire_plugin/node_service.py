@@ -68,9 +68,10 @@ class Node:
     """What this process offers. Roles and their parts are added as the process takes them up.
 
     roles: any of "frontend", "engine", "worker". blobs: what a worker keeps. holder: the snapshot
-    of an engine or a frontend. engine_report, worker_report: the counters of a role. sites: where
-    in a block it steers. disarmed_reason: why it can't; empty if it can. standalone: whether it
-    takes nothing from a daemon. The ranks, sizes and names are those of DescribeResponse.
+    of an engine or a frontend. engine_report, worker_report: the counters of a role. receipts: what
+    an engine keeps of a request, by its id. sites: where in a block it steers. disarmed_reason: why
+    it can't; empty if it can. standalone: whether it takes nothing from a daemon. The ranks, sizes
+    and names are those of DescribeResponse.
     """
 
     instance_id: str
@@ -91,6 +92,7 @@ class Node:
     holder: SnapshotHolder | None = None
     engine_report: Callable[[], node_pb2.EngineReport] | None = None
     worker_report: Callable[[], node_pb2.WorkerReport] | None = None
+    receipts: Callable[[str], node_pb2.GetReceiptsResponse] | None = None
     sites: tuple[str, ...] = ()
     disarmed_reason: str = ""
     standalone: bool = False
@@ -212,6 +214,14 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             engine=node.engine_report() if node.engine_report else None,
             worker=node.worker_report() if node.worker_report else None,
         )
+
+    @_rpc
+    def GetReceipts(
+        self, request: node_pb2.GetReceiptsRequest, context: grpc.ServicerContext
+    ) -> node_pb2.GetReceiptsResponse:
+        if self._node.receipts is None:
+            raise RoleMissing("the process is no engine")
+        return self._node.receipts(request.request_id)
 
     def _check_takes_orders(self) -> None:
         if self._node.standalone:

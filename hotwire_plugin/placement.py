@@ -75,6 +75,10 @@ class Placement:
             yield min(end, stop) - start, self.sets[at]
             start, at = end, at + 1
 
+    def steered(self, stop: int) -> int:
+        """Return at how many of the positions below ``stop`` anything acts."""
+        return sum(length for length, each in self.between(0, stop) if each.key)
+
     def key(self, start: int, stop: int) -> str | None:
         """Return what tells apart how the positions of a block are steered; None: not at all."""
         inside = list(self.between(start, stop))

@@ -113,7 +113,8 @@ class Process:
         self._shape = shape
         admission = Admission(self._holder, shape, self._why_disarmed, special_tokens)
         self.engine = EngineRole(admission, self._holder)
-        node.engine_report, node.sites = self.engine.report, sites_of(shape)
+        node.engine_report, node.receipts = self.engine.report, self.engine.receipts
+        node.sites = sites_of(shape)
         self.serve(identity, "engine")
 
     def become_frontend(

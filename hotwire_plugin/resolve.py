@@ -5,7 +5,9 @@ import itertools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
+from hotwire_plugin.account import Account
 from hotwire_plugin.program import (
     MAX_OPS_PER_LAYER,
     Program,
@@ -61,20 +63,40 @@ class DeclinedError(Exception):
     """A specification that the snapshot does not allow.
 
     reason: one of RESOLVE_REASONS. message: safe to show. dose_outcome: one of
-    hotwired.dose.OUTCOMES, None if it was declined before the dose was looked at.
+    hotwired.dose.OUTCOMES, None if it was declined before the dose was looked at; account: what
+    was asked for, with the same exception.
     """
 
-    def __init__(self, reason: str, message: str, dose_outcome: str | None = None) -> None:
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        dose_outcome: str | None = None,
+        account: Account | None = None,
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.dose_outcome = dose_outcome
+        self.account = account
 
 
-def resolve(
-    spec: Spec, snapshot: Snapshot, model: ModelShape, caller: str = ""
-) -> tuple[Program | None, str | None]:
-    """Returns the program, None if nothing acts, and the outcome of the dose decision if limited.
+class Resolved(NamedTuple):
+    """What a specification comes to.
+
+    Attributes:
+        program: what the request gets; None if nothing acts.
+        dose_outcome: the outcome of the dose decision; None if nothing is limited.
+        account: what was asked for and what is in force; None if nothing acts.
+    """
+
+    program: Program | None = None
+    dose_outcome: str | None = None
+    account: Account | None = None
+
+
+def resolve(spec: Spec, snapshot: Snapshot, model: ModelShape, caller: str = "") -> Resolved:
+    """Returns what a specification comes to under a snapshot.
 
     caller: the label that the request carries, if any. Raises DeclinedError.
     """
@@ -86,7 +108,7 @@ def resolve(
             stacks.setdefault((op.layer, op.site), _Stack()).put(op.layer, contribution.amount)
             ops.append(op)
             contributions.append(contribution)
-    return _dosed(ops, contributions, snapshot.policy, caller) if ops else (None, None)
+    return _dosed(ops, contributions, snapshot.policy, caller) if ops else Resolved()
 
 
 class _Stack:
@@ -236,23 +258,26 @@ def _check_rows(meta: VectorMeta, layers: Sequence[int]) -> None:
 
 def _dosed(
     ops: list[ProgramOp], contributions: Sequence[Contribution], engine: EnginePolicy, caller: str
-) -> tuple[Program | None, str | None]:
+) -> Resolved:
     policy = engine.dose.of(caller)
     decision = dose.decide(policy, contributions)
+    account = Account.of(ops, contributions, decision)
     if decision.reason is not None:
         message = _dose_message(decision, policy)
-        raise DeclinedError(decision.reason, message, decision.outcome)
+        raise DeclinedError(decision.reason, message, decision.outcome, account)
     if decision.outcome in (dose.CLAMPED, dose.WARNED):
         logger.warning("%s: %s", decision.outcome, _dose_message(decision, policy))
     if decision.outcome == dose.CLAMPED:
         at = [contribution.layer for contribution in contributions]
         factors = [decision.factor_by_layer[layer] for layer in at]
         ops = list(map(_reduced, ops, factors))
+        account = account.with_scales(ops)
     program = Program.build(ops, engine.live_limit)
     if program is None and decision.outcome == dose.CLAMPED:
-        raise DeclinedError(dose.DOSE_EXCEEDED, "nothing is left after clamping", dose.REJECTED)
+        message = "nothing is left after clamping"
+        raise DeclinedError(dose.DOSE_EXCEEDED, message, dose.REJECTED, account)
     limited = policy.limited or bool(policy.by_vector)
-    return program, decision.outcome if limited else None
+    return Resolved(program, decision.outcome if limited else None, account)
 
 
 def _reduced(op: ProgramOp, factor: float) -> ProgramOp:

@@ -15,6 +15,7 @@ HotwireError
 │   ├── IntervalInvalid
 │   └── RequestInvalid
 ├── VectorNotFound           NOT_FOUND
+├── ReceiptNotFound          NOT_FOUND
 ├── Conflict                 ABORTED: read again, then retry
 │   ├── RevisionMismatch
 │   ├── EtagMismatch
@@ -147,6 +148,12 @@ class RequestInvalid(InvalidInput):
 
 class VectorNotFound(HotwireError):
     """No vector has this name."""
+
+    code = grpc.StatusCode.NOT_FOUND
+
+
+class ReceiptNotFound(HotwireError):
+    """No engine keeps a receipt of this request."""
 
     code = grpc.StatusCode.NOT_FOUND
 

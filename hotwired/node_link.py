@@ -170,6 +170,13 @@ class NodeLink:
         self.report = await self._answer(call)
         return self.report
 
+    async def fetch_receipts(
+        self, request_id: str, seconds: float = CALL_SECONDS
+    ) -> node_pb2.GetReceiptsResponse:
+        """Asks an engine what came of a request. Raises HotwireError."""
+        request = node_pb2.GetReceiptsRequest(request_id=request_id)
+        return await self._answer(self._stub.GetReceipts(request, timeout=seconds))
+
     async def close(self) -> None:
         """Closes the connection."""
         await self._channel.close()

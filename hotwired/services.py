@@ -8,7 +8,7 @@ import binascii
 from collections.abc import AsyncIterator
 from typing import Any
 
-from hotwired import names
+from hotwired import names, receipts
 from hotwired.config import Limits
 from hotwired.errors import HotwireError, IntervalInvalid, PageInvalid, ShuttingDown
 from hotwired.fleet import Fleet
@@ -133,6 +133,12 @@ class SteeringService(steering_service_pb2_grpc.SteeringServiceServicer):
             except TimeoutError:
                 continue
         raise ShuttingDown("the daemon is stopping")
+
+    @unary
+    async def GetReceipts(
+        self, request: pb.GetReceiptsRequest, context: Context
+    ) -> pb.GetReceiptsResponse:
+        return await receipts.find(self._fleet, request.request_id)
 
     @unary
     async def ListNodes(

@@ -32,10 +32,12 @@ from hotwire_client.errors import (
 )
 from hotwired.v1.node_pb2 import Node, NodeOutcome, NodeRole, NodeState
 from hotwired.v1.policy_pb2 import DefaultMode, DoseMode, Policy
+from hotwired.v1.receipt_pb2 import Receipt, ReceiptOp
 from hotwired.v1.stats_pb2 import EngineStats, Stats
 from hotwired.v1.steering_service_pb2 import (
     DeleteVectorResponse,
     GetPolicyResponse,
+    GetReceiptsResponse,
     ListNodesResponse,
     RegisterVectorResponse,
     SetPolicyResponse,
@@ -56,6 +58,7 @@ __all__ = [
     "EngineStats",
     "FailedPreconditionError",
     "GetPolicyResponse",
+    "GetReceiptsResponse",
     "HotwireError",
     "InternalError",
     "InvalidArgumentError",
@@ -68,6 +71,8 @@ __all__ = [
     "OutOfRangeError",
     "PermissionDeniedError",
     "Policy",
+    "Receipt",
+    "ReceiptOp",
     "RegisterVectorResponse",
     "ResourceExhaustedError",
     "SetPolicyResponse",

@@ -140,6 +140,13 @@ class AsyncClient:
         """Returns every node the daemon knows, in the order of their names."""
         return await self._call(self._stub.ListNodes, api.ListNodesRequest(), timeout)
 
+    async def get_receipts(
+        self, request_id: str, *, timeout: float | None = None
+    ) -> api.GetReceiptsResponse:
+        """Returns what came of a request; see `Client`."""
+        request = api.GetReceiptsRequest(request_id=request_id)
+        return await self._call(self._stub.GetReceipts, request, timeout)
+
     async def health(
         self, service: str = "", *, timeout: float | None = None
     ) -> health_pb2.HealthCheckResponse:

@@ -161,6 +161,19 @@ class Client:
         """Returns every node the daemon knows, in the order of their names."""
         return self._call(self._stub.ListNodes, api.ListNodesRequest(), timeout)
 
+    def get_receipts(
+        self, request_id: str, *, timeout: float | None = None
+    ) -> api.GetReceiptsResponse:
+        """Returns what came of a request, a receipt for each of its prompts and choices.
+
+        The id is that of the response, the X-Request-Id that was sent, or the engine's own.
+
+        Raises:
+            NotFoundError: It asked for no steering, was forgotten, or never reached an engine.
+        """
+        request = api.GetReceiptsRequest(request_id=request_id)
+        return self._call(self._stub.GetReceipts, request, timeout)
+
     def health(
         self, service: str = "", *, timeout: float | None = None
     ) -> health_pb2.HealthCheckResponse:

@@ -16,6 +16,7 @@ _HINTS = {
     "MUTATION_TIMEOUT": "nothing was changed; allow more time with --timeout",
     "NAME_INVALID": "give another name with --name",
     "NODE_REJECTED": "`hotwirectl nodes` shows what each node says",
+    "RECEIPT_NOT_FOUND": "engines keep the last 10,000 of requests that asked for steering",
     "REVISION_MISMATCH": "`hotwirectl list` shows the revisions",
     "SHUTTING_DOWN": "try again in a moment",
     "SOCKET_NOT_TRUSTED": "set HOTWIRE_RUN_DIR to a directory of your own, for the daemon too",

@@ -13,7 +13,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 import click
 
 from hotwire_client import HotwireError
-from hotwirectl import exit_codes, failures, policy, status, vectors
+from hotwirectl import exit_codes, failures, policy, receipts, status, vectors
 from hotwirectl.completion import COMPLETE_VAR, PROGRAM, completion
 from hotwirectl.printers import stdio
 from hotwirectl.settings import FORMATS, Group, Settings
@@ -51,6 +51,7 @@ for _command in (
     policy.on,
     status.stats,
     status.nodes,
+    receipts.receipt,
     status.health,
     status.version,
     completion,

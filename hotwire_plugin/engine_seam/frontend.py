@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from hotwire_plugin import http
 from hotwire_plugin.armed import assumed_shape
 from hotwire_plugin.engine_seam import beams
 from hotwire_plugin.engine_seam.identity import identity_of, streams_of
@@ -55,7 +56,11 @@ def _checked(inner: Callable[..., Any]) -> Callable[..., Any]:
         # Its own checks go first, and the prompt has been made into tokens after them.
         request = inner(self, request_id, prompt, params, *args, **kwargs)
         frontend, extra_args = process.frontend, getattr(params, "extra_args", None)
-        refusal = frontend.refuse(extra_args, prompt_of(request)) if frontend else None
+        if frontend is None:
+            return request
+        asked = prompt_of(request)
+        http.note(lambda: frontend.foresee(extra_args, asked))
+        refusal = frontend.refuse(extra_args, asked)
         if refusal is not None:
             raise refused(f"hotwire: {refusal.reason}: {refusal.message}", parameter="vllm_xargs")
         return request

@@ -60,10 +60,19 @@ def _forgotten(inner: Callable[..., Any]) -> Callable[..., Any]:
     def _free_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
         if process.engine is not None:
             sessions.close(process.engine, request.request_id)
-            process.engine.finish(request.request_id)
+            process.engine.finish(request.request_id, _computed(request))
         return inner(self, request, *args, **kwargs)
 
     return _free_request
+
+
+def _computed(request: Any) -> int:
+    """Return how many positions of a request were computed, and kept, when it ends."""
+    if request.num_output_tokens > 0:
+        # All but the token sampled last. The scheduler's own count may be ahead, by tokens of a
+        # step whose result nobody waits for, or 0 after a preemption.
+        return int(request.num_tokens) - 1
+    return min(int(request.num_computed_tokens), int(request.num_tokens))
 
 
 def _seclude(engine: EngineRole, request: Any) -> None:

@@ -25,55 +25,60 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
 from hotwired.v1 import node_pb2 as hotwired_dot_v1_dot_node__pb2
 from hotwired.v1 import policy_pb2 as hotwired_dot_v1_dot_policy__pb2
+from hotwired.v1 import receipt_pb2 as hotwired_dot_v1_dot_receipt__pb2
 from hotwired.v1 import stats_pb2 as hotwired_dot_v1_dot_stats__pb2
 from hotwired.v1 import vector_pb2 as hotwired_dot_v1_dot_vector__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"hotwired/v1/steering_service.proto\x12\x0bhotwired.v1\x1a google/protobuf/field_mask.proto\x1a\x16hotwired/v1/node.proto\x1a\x18hotwired/v1/policy.proto\x1a\x17hotwired/v1/stats.proto\x1a\x18hotwired/v1/vector.proto\"h\n\x15RegisterVectorRequest\x12\x33\n\x06header\x18\x01 \x01(\x0b\x32!.hotwired.v1.RegisterVectorHeaderH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\t\n\x07payload\"n\n\x14RegisterVectorHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\"\xa0\x01\n\x16RegisterVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\x12\x11\n\tunchanged\x18\x05 \x01(\x08\" \n\x10GetVectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"8\n\x11GetVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\";\n\x12ListVectorsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"h\n\x13ListVectorsResponse\x12$\n\x07vectors\x18\x01 \x03(\x0b\x32\x13.hotwired.v1.Vector\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\ntotal_size\x18\x03 \x01(\x04\"5\n\x13\x44\x65leteVectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\"\x8b\x01\n\x14\x44\x65leteVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\"\x12\n\x10GetPolicyRequest\"L\n\x11GetPolicyResponse\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"\x7f\n\x10SetPolicyRequest\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\x88\x01\n\x11SetPolicyResponse\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\"\x0e\n\x0cStatsRequest\"2\n\rStatsResponse\x12!\n\x05stats\x18\x01 \x01(\x0b\x32\x12.hotwired.v1.Stats\"-\n\x11WatchStatsRequest\x12\x18\n\x10interval_seconds\x18\x01 \x01(\x01\"7\n\x12WatchStatsResponse\x12!\n\x05stats\x18\x01 \x01(\x0b\x32\x12.hotwired.v1.Stats\"\x12\n\x10ListNodesRequest\"I\n\x11ListNodesResponse\x12 \n\x05nodes\x18\x01 \x03(\x0b\x32\x11.hotwired.v1.Node\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x32\xd6\x05\n\x0fSteeringService\x12[\n\x0eRegisterVector\x12\".hotwired.v1.RegisterVectorRequest\x1a#.hotwired.v1.RegisterVectorResponse(\x01\x12J\n\tGetVector\x12\x1d.hotwired.v1.GetVectorRequest\x1a\x1e.hotwired.v1.GetVectorResponse\x12P\n\x0bListVectors\x12\x1f.hotwired.v1.ListVectorsRequest\x1a .hotwired.v1.ListVectorsResponse\x12S\n\x0c\x44\x65leteVector\x12 .hotwired.v1.DeleteVectorRequest\x1a!.hotwired.v1.DeleteVectorResponse\x12J\n\tGetPolicy\x12\x1d.hotwired.v1.GetPolicyRequest\x1a\x1e.hotwired.v1.GetPolicyResponse\x12J\n\tSetPolicy\x12\x1d.hotwired.v1.SetPolicyRequest\x1a\x1e.hotwired.v1.SetPolicyResponse\x12>\n\x05Stats\x12\x19.hotwired.v1.StatsRequest\x1a\x1a.hotwired.v1.StatsResponse\x12O\n\nWatchStats\x12\x1e.hotwired.v1.WatchStatsRequest\x1a\x1f.hotwired.v1.WatchStatsResponse0\x01\x12J\n\tListNodes\x12\x1d.hotwired.v1.ListNodesRequest\x1a\x1e.hotwired.v1.ListNodesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"hotwired/v1/steering_service.proto\x12\x0bhotwired.v1\x1a google/protobuf/field_mask.proto\x1a\x16hotwired/v1/node.proto\x1a\x18hotwired/v1/policy.proto\x1a\x19hotwired/v1/receipt.proto\x1a\x17hotwired/v1/stats.proto\x1a\x18hotwired/v1/vector.proto\"h\n\x15RegisterVectorRequest\x12\x33\n\x06header\x18\x01 \x01(\x0b\x32!.hotwired.v1.RegisterVectorHeaderH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\t\n\x07payload\"n\n\x14RegisterVectorHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\"\xa0\x01\n\x16RegisterVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\x12\x11\n\tunchanged\x18\x05 \x01(\x08\" \n\x10GetVectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"8\n\x11GetVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\";\n\x12ListVectorsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"h\n\x13ListVectorsResponse\x12$\n\x07vectors\x18\x01 \x03(\x0b\x32\x13.hotwired.v1.Vector\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\ntotal_size\x18\x03 \x01(\x04\"5\n\x13\x44\x65leteVectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\"\x8b\x01\n\x14\x44\x65leteVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\"\x12\n\x10GetPolicyRequest\"L\n\x11GetPolicyResponse\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"\x7f\n\x10SetPolicyRequest\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\x88\x01\n\x11SetPolicyResponse\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\"\x0e\n\x0cStatsRequest\"2\n\rStatsResponse\x12!\n\x05stats\x18\x01 \x01(\x0b\x32\x12.hotwired.v1.Stats\"-\n\x11WatchStatsRequest\x12\x18\n\x10interval_seconds\x18\x01 \x01(\x01\"7\n\x12WatchStatsResponse\x12!\n\x05stats\x18\x01 \x01(\x0b\x32\x12.hotwired.v1.Stats\"\x12\n\x10ListNodesRequest\"I\n\x11ListNodesResponse\x12 \n\x05nodes\x18\x01 \x03(\x0b\x32\x11.hotwired.v1.Node\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"(\n\x12GetReceiptsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"P\n\x13GetReceiptsResponse\x12&\n\x08receipts\x18\x01 \x03(\x0b\x32\x14.hotwired.v1.Receipt\x12\x11\n\ttruncated\x18\x02 \x01(\x08\x32\xa8\x06\n\x0fSteeringService\x12[\n\x0eRegisterVector\x12\".hotwired.v1.RegisterVectorRequest\x1a#.hotwired.v1.RegisterVectorResponse(\x01\x12J\n\tGetVector\x12\x1d.hotwired.v1.GetVectorRequest\x1a\x1e.hotwired.v1.GetVectorResponse\x12P\n\x0bListVectors\x12\x1f.hotwired.v1.ListVectorsRequest\x1a .hotwired.v1.ListVectorsResponse\x12S\n\x0c\x44\x65leteVector\x12 .hotwired.v1.DeleteVectorRequest\x1a!.hotwired.v1.DeleteVectorResponse\x12J\n\tGetPolicy\x12\x1d.hotwired.v1.GetPolicyRequest\x1a\x1e.hotwired.v1.GetPolicyResponse\x12J\n\tSetPolicy\x12\x1d.hotwired.v1.SetPolicyRequest\x1a\x1e.hotwired.v1.SetPolicyResponse\x12>\n\x05Stats\x12\x19.hotwired.v1.StatsRequest\x1a\x1a.hotwired.v1.StatsResponse\x12O\n\nWatchStats\x12\x1e.hotwired.v1.WatchStatsRequest\x1a\x1f.hotwired.v1.WatchStatsResponse0\x01\x12J\n\tListNodes\x12\x1d.hotwired.v1.ListNodesRequest\x1a\x1e.hotwired.v1.ListNodesResponse\x12P\n\x0bGetReceipts\x12\x1f.hotwired.v1.GetReceiptsRequest\x1a .hotwired.v1.GetReceiptsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hotwired.v1.steering_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REGISTERVECTORREQUEST']._serialized_start=186
-  _globals['_REGISTERVECTORREQUEST']._serialized_end=290
-  _globals['_REGISTERVECTORHEADER']._serialized_start=292
-  _globals['_REGISTERVECTORHEADER']._serialized_end=402
-  _globals['_REGISTERVECTORRESPONSE']._serialized_start=405
-  _globals['_REGISTERVECTORRESPONSE']._serialized_end=565
-  _globals['_GETVECTORREQUEST']._serialized_start=567
-  _globals['_GETVECTORREQUEST']._serialized_end=599
-  _globals['_GETVECTORRESPONSE']._serialized_start=601
-  _globals['_GETVECTORRESPONSE']._serialized_end=657
-  _globals['_LISTVECTORSREQUEST']._serialized_start=659
-  _globals['_LISTVECTORSREQUEST']._serialized_end=718
-  _globals['_LISTVECTORSRESPONSE']._serialized_start=720
-  _globals['_LISTVECTORSRESPONSE']._serialized_end=824
-  _globals['_DELETEVECTORREQUEST']._serialized_start=826
-  _globals['_DELETEVECTORREQUEST']._serialized_end=879
-  _globals['_DELETEVECTORRESPONSE']._serialized_start=882
-  _globals['_DELETEVECTORRESPONSE']._serialized_end=1021
-  _globals['_GETPOLICYREQUEST']._serialized_start=1023
-  _globals['_GETPOLICYREQUEST']._serialized_end=1041
-  _globals['_GETPOLICYRESPONSE']._serialized_start=1043
-  _globals['_GETPOLICYRESPONSE']._serialized_end=1119
-  _globals['_SETPOLICYREQUEST']._serialized_start=1121
-  _globals['_SETPOLICYREQUEST']._serialized_end=1248
-  _globals['_SETPOLICYRESPONSE']._serialized_start=1251
-  _globals['_SETPOLICYRESPONSE']._serialized_end=1387
-  _globals['_STATSREQUEST']._serialized_start=1389
-  _globals['_STATSREQUEST']._serialized_end=1403
-  _globals['_STATSRESPONSE']._serialized_start=1405
-  _globals['_STATSRESPONSE']._serialized_end=1455
-  _globals['_WATCHSTATSREQUEST']._serialized_start=1457
-  _globals['_WATCHSTATSREQUEST']._serialized_end=1502
-  _globals['_WATCHSTATSRESPONSE']._serialized_start=1504
-  _globals['_WATCHSTATSRESPONSE']._serialized_end=1559
-  _globals['_LISTNODESREQUEST']._serialized_start=1561
-  _globals['_LISTNODESREQUEST']._serialized_end=1579
-  _globals['_LISTNODESRESPONSE']._serialized_start=1581
-  _globals['_LISTNODESRESPONSE']._serialized_end=1654
-  _globals['_STEERINGSERVICE']._serialized_start=1657
-  _globals['_STEERINGSERVICE']._serialized_end=2383
+  _globals['_REGISTERVECTORREQUEST']._serialized_start=213
+  _globals['_REGISTERVECTORREQUEST']._serialized_end=317
+  _globals['_REGISTERVECTORHEADER']._serialized_start=319
+  _globals['_REGISTERVECTORHEADER']._serialized_end=429
+  _globals['_REGISTERVECTORRESPONSE']._serialized_start=432
+  _globals['_REGISTERVECTORRESPONSE']._serialized_end=592
+  _globals['_GETVECTORREQUEST']._serialized_start=594
+  _globals['_GETVECTORREQUEST']._serialized_end=626
+  _globals['_GETVECTORRESPONSE']._serialized_start=628
+  _globals['_GETVECTORRESPONSE']._serialized_end=684
+  _globals['_LISTVECTORSREQUEST']._serialized_start=686
+  _globals['_LISTVECTORSREQUEST']._serialized_end=745
+  _globals['_LISTVECTORSRESPONSE']._serialized_start=747
+  _globals['_LISTVECTORSRESPONSE']._serialized_end=851
+  _globals['_DELETEVECTORREQUEST']._serialized_start=853
+  _globals['_DELETEVECTORREQUEST']._serialized_end=906
+  _globals['_DELETEVECTORRESPONSE']._serialized_start=909
+  _globals['_DELETEVECTORRESPONSE']._serialized_end=1048
+  _globals['_GETPOLICYREQUEST']._serialized_start=1050
+  _globals['_GETPOLICYREQUEST']._serialized_end=1068
+  _globals['_GETPOLICYRESPONSE']._serialized_start=1070
+  _globals['_GETPOLICYRESPONSE']._serialized_end=1146
+  _globals['_SETPOLICYREQUEST']._serialized_start=1148
+  _globals['_SETPOLICYREQUEST']._serialized_end=1275
+  _globals['_SETPOLICYRESPONSE']._serialized_start=1278
+  _globals['_SETPOLICYRESPONSE']._serialized_end=1414
+  _globals['_STATSREQUEST']._serialized_start=1416
+  _globals['_STATSREQUEST']._serialized_end=1430
+  _globals['_STATSRESPONSE']._serialized_start=1432
+  _globals['_STATSRESPONSE']._serialized_end=1482
+  _globals['_WATCHSTATSREQUEST']._serialized_start=1484
+  _globals['_WATCHSTATSREQUEST']._serialized_end=1529
+  _globals['_WATCHSTATSRESPONSE']._serialized_start=1531
+  _globals['_WATCHSTATSRESPONSE']._serialized_end=1586
+  _globals['_LISTNODESREQUEST']._serialized_start=1588
+  _globals['_LISTNODESREQUEST']._serialized_end=1606
+  _globals['_LISTNODESRESPONSE']._serialized_start=1608
+  _globals['_LISTNODESRESPONSE']._serialized_end=1681
+  _globals['_GETRECEIPTSREQUEST']._serialized_start=1683
+  _globals['_GETRECEIPTSREQUEST']._serialized_end=1723
+  _globals['_GETRECEIPTSRESPONSE']._serialized_start=1725
+  _globals['_GETRECEIPTSRESPONSE']._serialized_end=1805
+  _globals['_STEERINGSERVICE']._serialized_start=1808
+  _globals['_STEERINGSERVICE']._serialized_end=2616
 # @@protoc_insertion_point(module_scope)

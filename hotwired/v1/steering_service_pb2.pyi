@@ -1,6 +1,7 @@
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from hotwired.v1 import node_pb2 as _node_pb2
 from hotwired.v1 import policy_pb2 as _policy_pb2
+from hotwired.v1 import receipt_pb2 as _receipt_pb2
 from hotwired.v1 import stats_pb2 as _stats_pb2
 from hotwired.v1 import vector_pb2 as _vector_pb2
 from google.protobuf.internal import containers as _containers
@@ -164,3 +165,17 @@ class ListNodesResponse(_message.Message):
     nodes: _containers.RepeatedCompositeFieldContainer[_node_pb2.Node]
     generation: int
     def __init__(self, nodes: _Optional[_Iterable[_Union[_node_pb2.Node, _Mapping]]] = ..., generation: _Optional[int] = ...) -> None: ...
+
+class GetReceiptsRequest(_message.Message):
+    __slots__ = ("request_id",)
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    def __init__(self, request_id: _Optional[str] = ...) -> None: ...
+
+class GetReceiptsResponse(_message.Message):
+    __slots__ = ("receipts", "truncated")
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    receipts: _containers.RepeatedCompositeFieldContainer[_receipt_pb2.Receipt]
+    truncated: bool
+    def __init__(self, receipts: _Optional[_Iterable[_Union[_receipt_pb2.Receipt, _Mapping]]] = ..., truncated: bool = ...) -> None: ...

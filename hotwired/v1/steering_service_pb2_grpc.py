@@ -89,6 +89,11 @@ class SteeringServiceStub(object):
                 request_serializer=hotwired_dot_v1_dot_steering__service__pb2.ListNodesRequest.SerializeToString,
                 response_deserializer=hotwired_dot_v1_dot_steering__service__pb2.ListNodesResponse.FromString,
                 _registered_method=True)
+        self.GetReceipts = channel.unary_unary(
+                '/hotwired.v1.SteeringService/GetReceipts',
+                request_serializer=hotwired_dot_v1_dot_steering__service__pb2.GetReceiptsRequest.SerializeToString,
+                response_deserializer=hotwired_dot_v1_dot_steering__service__pb2.GetReceiptsResponse.FromString,
+                _registered_method=True)
 
 
 class SteeringServiceServicer(object):
@@ -179,6 +184,16 @@ class SteeringServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetReceipts(self, request, context):
+        """Returns what came of a request, a receipt for each of its prompts and choices, oldest first.
+        Errors: NOT_FOUND (RECEIPT_NOT_FOUND: it asked for no steering, or was forgotten, or never
+        reached an engine), UNAVAILABLE (NODE_UNREACHABLE: no engine that answered has it, and one did
+        not answer).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SteeringServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -226,6 +241,11 @@ def add_SteeringServiceServicer_to_server(servicer, server):
                     servicer.ListNodes,
                     request_deserializer=hotwired_dot_v1_dot_steering__service__pb2.ListNodesRequest.FromString,
                     response_serializer=hotwired_dot_v1_dot_steering__service__pb2.ListNodesResponse.SerializeToString,
+            ),
+            'GetReceipts': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetReceipts,
+                    request_deserializer=hotwired_dot_v1_dot_steering__service__pb2.GetReceiptsRequest.FromString,
+                    response_serializer=hotwired_dot_v1_dot_steering__service__pb2.GetReceiptsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -481,6 +501,33 @@ class SteeringService(object):
             '/hotwired.v1.SteeringService/ListNodes',
             hotwired_dot_v1_dot_steering__service__pb2.ListNodesRequest.SerializeToString,
             hotwired_dot_v1_dot_steering__service__pb2.ListNodesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetReceipts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hotwired.v1.SteeringService/GetReceipts',
+            hotwired_dot_v1_dot_steering__service__pb2.GetReceiptsRequest.SerializeToString,
+            hotwired_dot_v1_dot_steering__service__pb2.GetReceiptsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -78,6 +78,12 @@ class SteeringServiceStub:
     """
     ListNodes: _grpc.UnaryUnaryMultiCallable[_steering_service_pb2.ListNodesRequest, _steering_service_pb2.ListNodesResponse]
     """Returns every node the daemon knows, in the order of their names."""
+    GetReceipts: _grpc.UnaryUnaryMultiCallable[_steering_service_pb2.GetReceiptsRequest, _steering_service_pb2.GetReceiptsResponse]
+    """Returns what came of a request, a receipt for each of its prompts and choices, oldest first.
+    Errors: NOT_FOUND (RECEIPT_NOT_FOUND: it asked for no steering, or was forgotten, or never
+    reached an engine), UNAVAILABLE (NODE_UNREACHABLE: no engine that answered has it, and one did
+    not answer).
+    """
 
 @_typing.type_check_only
 class SteeringServiceAsyncStub(SteeringServiceStub):
@@ -129,6 +135,12 @@ class SteeringServiceAsyncStub(SteeringServiceStub):
     """
     ListNodes: _aio.UnaryUnaryMultiCallable[_steering_service_pb2.ListNodesRequest, _steering_service_pb2.ListNodesResponse]  # type: ignore[assignment]
     """Returns every node the daemon knows, in the order of their names."""
+    GetReceipts: _aio.UnaryUnaryMultiCallable[_steering_service_pb2.GetReceiptsRequest, _steering_service_pb2.GetReceiptsResponse]  # type: ignore[assignment]
+    """Returns what came of a request, a receipt for each of its prompts and choices, oldest first.
+    Errors: NOT_FOUND (RECEIPT_NOT_FOUND: it asked for no steering, or was forgotten, or never
+    reached an engine), UNAVAILABLE (NODE_UNREACHABLE: no engine that answered has it, and one did
+    not answer).
+    """
 
 class SteeringServiceServicer(metaclass=_abc_1.ABCMeta):
     """Steering vectors and policy, kept durably and carried to every node of every vLLM instance.
@@ -231,5 +243,17 @@ class SteeringServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_steering_service_pb2.ListNodesResponse, _abc.Awaitable[_steering_service_pb2.ListNodesResponse]]:
         """Returns every node the daemon knows, in the order of their names."""
+
+    @_abc_1.abstractmethod
+    def GetReceipts(
+        self,
+        request: _steering_service_pb2.GetReceiptsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_steering_service_pb2.GetReceiptsResponse, _abc.Awaitable[_steering_service_pb2.GetReceiptsResponse]]:
+        """Returns what came of a request, a receipt for each of its prompts and choices, oldest first.
+        Errors: NOT_FOUND (RECEIPT_NOT_FOUND: it asked for no steering, or was forgotten, or never
+        reached an engine), UNAVAILABLE (NODE_UNREACHABLE: no engine that answered has it, and one did
+        not answer).
+        """
 
 def add_SteeringServiceServicer_to_server(servicer: SteeringServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

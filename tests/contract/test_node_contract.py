@@ -15,6 +15,7 @@ from hotwire_plugin.snapshot import SnapshotHolder
 from hotwired.node.v1 import node_pb2, node_pb2_grpc
 from hotwired.rpc_errors import from_rpc_error
 from hotwired.v1 import node_pb2 as public_pb2
+from hotwired.v1 import receipt_pb2
 from hotwired.vector_file import VectorData, canonical_bytes, revision_of
 from tests.fakes.fake_node import FakeNode, FakeServer
 
@@ -32,6 +33,7 @@ class Running:
 
 def _real(roles: tuple[str, ...], path: Path, **fields: Any) -> tuple[Any, Any]:
     blobs = BlobStore(HIDDEN, LAYERS, "float16", 1 << 20)
+    kept = fields.pop("receipts", [])
     node = Node(
         instance_id="i1",
         hidden_size=HIDDEN,
@@ -42,13 +44,19 @@ def _real(roles: tuple[str, ...], path: Path, **fields: Any) -> tuple[Any, Any]:
         blobs=blobs if "worker" in roles else None,
         engine_report=lambda: node_pb2.EngineReport(generation=node.holder.generation),
         worker_report=lambda: node_pb2.WorkerReport(blob_bytes=blobs.bytes_held),
+        receipts=lambda request_id: _receipts(request_id, kept),
         **fields,
     )
     if "engine" not in roles:
-        node.engine_report = None
+        node.engine_report = node.receipts = None
     if "worker" not in roles:
         node.worker_report = None
     return node, NodeServer(node, path)
+
+
+def _receipts(request_id: str, kept: list[receipt_pb2.Receipt]) -> node_pb2.GetReceiptsResponse:
+    mine = [receipt for receipt in kept if receipt.request_id == request_id]
+    return node_pb2.GetReceiptsResponse(receipts=mine)
 
 
 def _fake(roles: tuple[str, ...], path: Path, **fields: Any) -> tuple[Any, Any]:
@@ -291,3 +299,14 @@ def test_report_has_the_roles_it_has(start: Callable[..., Running]) -> None:
     ):
         report = start(roles).stub.Report(node_pb2.ReportRequest(), timeout=5)
         assert (report.HasField("engine"), report.HasField("worker")) == (engine, worker)
+
+
+def test_receipts_are_an_engines(start: Callable[..., Running]) -> None:
+    """Those of the request, none if there are none; other processes have the role missing."""
+    kept = [receipt_pb2.Receipt(request_id="a", outcome="steered")]
+    engine, frontend = start(("engine",), receipts=kept), start(("frontend",))
+    ask = node_pb2.GetReceiptsRequest
+    assert list(engine.stub.GetReceipts(ask(request_id="a"), timeout=5).receipts) == kept
+    assert not engine.stub.GetReceipts(ask(request_id="b"), timeout=5).receipts
+    missing = refused(lambda: frontend.stub.GetReceipts(ask(request_id="a"), timeout=5))
+    assert missing == ("FAILED_PRECONDITION", "ROLE_MISSING")

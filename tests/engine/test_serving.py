@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
+from hotwire_client import NotFoundError, Receipt
 from hotwired.v1.node_pb2 import NODE_STATE_CONVERGED
 from hotwired.v1.policy_pb2 import Policy
 from tests.engine.conftest import START_S
-from tests.support.engine_http import BIN, Reply, World
+from tests.support.engine_http import BIN, MODEL_NAME, Reply, World, xargs
 from tests.support.engine_models import LAYERS, direction, smollm2
 from tests.support.engine_process import environment
 from tests.support.node_driver import wait_until
@@ -158,6 +159,69 @@ def hotwirectl(world: World, *arguments: str) -> str:
         timeout=30,
     )
     return done.stdout
+
+
+def test_the_receipt_and_the_headers_of_a_steered_request(world: World) -> None:
+    """By the response's id: what was done, and to how many tokens; the headers say it in brief."""
+    generation = world.client.get_policy().generation
+    reply = world.complete(PROMPT, JOY | {"scale": 0.5, "scope": "generated"}, max_tokens=8)
+    assert reply.headers == {"outcome": "steered", "generation": str(generation)}
+    receipt = ended(world, reply.request_id)
+    assert (receipt.outcome, receipt.generation) == ("steered", generation)
+    (op,) = receipt.ops
+    assert (op.vector, op.layer, op.scale_asked, op.scale_applied) == ("joy", 14, 0.5, 0.5)
+    assert op.revision == world.client.get_vector("joy").revision
+    # The last of the 8 is sampled, and never read.
+    assert (receipt.tokens_steered, receipt.held_back) == (7, False)
+    chat = world.chat("How was your day?", JOY)
+    assert chat.headers["outcome"] == ended(world, chat.request_id).outcome == "steered"
+    assert reply.request_id in hotwirectl(world, "receipt", reply.request_id)
+
+
+def test_the_receipt_and_the_headers_of_one_that_is_not_steered(world: World) -> None:
+    """Both say why; a request that asks for nothing has neither."""
+    unsteered = world.complete(PROMPT, {"id": "jou"}, max_tokens=4)
+    assert unsteered.headers["outcome"] == "unsteered"
+    assert unsteered.headers["reason"] == "VECTOR_NOT_FOUND"
+    receipt = ended(world, unsteered.request_id)
+    assert (receipt.outcome, receipt.reason) == ("unsteered", "VECTOR_NOT_FOUND")
+    assert (list(receipt.ops), receipt.tokens_steered) == ([], 0)
+    strict = world.complete(PROMPT, {"id": "jou", "strict": True})
+    assert (strict.status, strict.headers["reason"]) == (400, "VECTOR_NOT_FOUND")
+    plain = world.complete(PROMPT, max_tokens=4)
+    assert plain.headers == {}
+    with pytest.raises(NotFoundError):
+        world.client.get_receipts(plain.request_id)
+
+
+def test_receipts_by_a_callers_own_id_one_for_each_choice(world: World) -> None:
+    """The X-Request-Id that was sent finds them all; a stream has receipts and no headers."""
+    body = {"model": MODEL_NAME, "prompt": [PROMPT, "The"], "max_tokens": 3, "n": 2} | xargs(JOY)
+    more = {"x-request-id": "their own.1"}
+    answer = world.http.post("/v1/completions", json=body | {"temperature": 1}, headers=more)
+    assert answer.json()["id"] == "cmpl-their own.1"
+    assert answer.headers["x-hotwire-outcome"] == "steered"
+    for request_id in ("their own.1", "cmpl-their own.1"):
+        found = world.client.get_receipts(request_id).receipts
+        assert len({receipt.request_id for receipt in found}) == len(found) == 4
+    more = {"x-request-id": "streamed"}
+    body |= {"stream": True, "n": 1, "prompt": PROMPT}
+    streamed = world.http.post("/v1/completions", json=body, headers=more)
+    assert not [name for name in streamed.headers if name.startswith("x-hotwire")]
+    assert ended(world, "streamed").outcome == "steered"
+
+
+def ended(world: World, request_id: str) -> Receipt:
+    """The one receipt of a request, once the engine has let go of it."""
+    found: list[Receipt] = []
+
+    def is_finished() -> bool:
+        found[:] = world.client.get_receipts(request_id).receipts
+        return all(receipt.finished for receipt in found)
+
+    wait_until(is_finished, CONVERGE_S, "the request's end")
+    (receipt,) = found
+    return receipt
 
 
 def test_a_client_that_hangs_up_leaves_nothing(world: World) -> None:

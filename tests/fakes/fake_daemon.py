@@ -34,6 +34,7 @@ from hotwired.v1 import steering_service_pb2 as api
 from hotwired.v1 import steering_service_pb2_grpc as api_grpc
 from hotwired.v1.node_pb2 import NODE_STATE_CONVERGED, Node, NodeOutcome
 from hotwired.v1.policy_pb2 import Policy
+from hotwired.v1.receipt_pb2 import Receipt
 from hotwired.v1.stats_pb2 import EngineStats, Stats
 from hotwired.v1.vector_pb2 import Vector
 
@@ -59,6 +60,7 @@ class State:
     generation: int = 1
     nodes: list[Node] = field(default_factory=list)
     engines: list[EngineStats] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list)
     converged: bool = True
     faults: dict[str, Fault] = field(default_factory=dict)
     calls: list[tuple[str, Any, float]] = field(default_factory=list)
@@ -184,6 +186,13 @@ class FakeDaemon(api_grpc.SteeringServiceServicer):
     def ListNodes(self, request: api.ListNodesRequest, context: Any) -> api.ListNodesResponse:
         self._arrived("ListNodes", request, context)
         return api.ListNodesResponse(nodes=self.state.nodes, generation=self.state.generation)
+
+    def GetReceipts(self, request: api.GetReceiptsRequest, context: Any) -> api.GetReceiptsResponse:
+        self._arrived("GetReceipts", request, context)
+        found = [r for r in self.state.receipts if r.request_id.startswith(request.request_id)]
+        if not found:
+            _refuse(context, "NOT_FOUND", "RECEIPT_NOT_FOUND", "no engine has a receipt of it")
+        return api.GetReceiptsResponse(receipts=found)
 
     def _arrived(self, method: str, request: Any, context: Any) -> None:
         self.state.calls.append((method, request, context.time_remaining()))

@@ -21,6 +21,7 @@ import grpc
 from hotwired import errors
 from hotwired.node.v1 import node_pb2, node_pb2_grpc
 from hotwired.v1 import node_pb2 as public_pb2
+from hotwired.v1 import receipt_pb2
 from hotwired.vector_file import check_fits, parse_canonical
 
 ROLES = {
@@ -55,6 +56,7 @@ class FakeNode(node_pb2_grpc.NodeServiceServicer):
     held: dict[str, bytes] = field(default_factory=dict)
     refuse: dict[str, Callable[[], Exception]] = field(default_factory=dict)
     delay: dict[str, float] = field(default_factory=dict)
+    receipts: list[receipt_pb2.Receipt] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     hung: threading.Event = field(default_factory=threading.Event)
 
@@ -172,6 +174,14 @@ class FakeNode(node_pb2_grpc.NodeServiceServicer):
             engine=engine if "engine" in self.roles else None,
             worker=worker if "worker" in self.roles else None,
         )
+
+    def GetReceipts(self, request, context):
+        """As in node.proto."""
+        self._enter("GetReceipts", context)
+        if "engine" not in self.roles:
+            self._abort(context, errors.RoleMissing("role"))
+        mine = [r for r in self.receipts if r.request_id == request.request_id]
+        return node_pb2.GetReceiptsResponse(receipts=mine)
 
     def _takes_orders(self, *roles: str) -> None:
         if self.standalone:

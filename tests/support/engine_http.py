@@ -24,10 +24,16 @@ MODEL_NAME = "smollm2"
 
 @dataclass
 class Reply:
-    """An HTTP answer. text: the completion, or the error's message."""
+    """An HTTP answer. text: the completion, or the error's message. Equal if those are.
+
+    request_id: that of the response; empty for an error. headers: those of hotwired, by the rest
+    of their names.
+    """
 
     status: int
     text: str
+    request_id: str = field(default="", compare=False)
+    headers: dict[str, str] = field(default_factory=dict, compare=False)
 
 
 class Server:
@@ -142,9 +148,10 @@ class World:
         response = self.http.post(path, json={"model": MODEL_NAME, **body})
         answer = response.json()
         if response.status_code != httpx.codes.OK:
-            return Reply(response.status_code, json.dumps(answer))
+            return Reply(response.status_code, json.dumps(answer), headers=_ours(response))
         choice = answer["choices"][0]
-        return Reply(200, choice.get("text") or choice["message"]["content"])
+        text = choice.get("text") or choice["message"]["content"]
+        return Reply(200, text, answer["id"], _ours(response))
 
     def _serves(self) -> bool:
         try:
@@ -157,6 +164,12 @@ class World:
             return self.client.get_policy() is not None
         except (HotwireError, grpc.RpcError):
             return False
+
+
+def _ours(response: httpx.Response) -> dict[str, str]:
+    ours = "x-hotwire-"
+    found = response.headers.items()
+    return {name.removeprefix(ours): value for name, value in found if name.startswith(ours)}
 
 
 def xargs(spec: object) -> dict[str, Any]:
@@ -174,6 +187,7 @@ def _vllm(model: str, uds: Path) -> list[str]:
         "--max-model-len": "512",
         "--max-num-seqs": "16",
         "--block-size": "32",
+        "--middleware": "hotwire_plugin.http.ReceiptHeaders",
     }
     flat = [word for option in options.items() for word in option]
     return [str(BIN / "vllm"), "serve", model, "--enforce-eager", *flat]

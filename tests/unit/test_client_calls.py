@@ -284,6 +284,13 @@ def test_stats_nodes_and_health(call: Caller) -> None:
         call("health", "no.such.service")
 
 
+def test_a_request_without_a_receipt(call: Caller) -> None:
+    """It is not found, with a reason of its own."""
+    with pytest.raises(NotFoundError) as caught:
+        call("get_receipts", "cmpl-nobody")
+    assert caught.value.reason == "RECEIPT_NOT_FOUND"
+
+
 def test_watch_stats_yields_until_it_is_closed(call: Caller) -> None:
     """Three samples come at the interval, and leaving the loop ends the call."""
     times = [s.sample_time.ToNanoseconds() for s in call.watch(0.1, 3)]

@@ -163,3 +163,26 @@ def test_nothing_is_kept_of_an_ended_request() -> None:
     assert (report.requests_live, list(report.revisions_in_use)) == (0, [])
     assert engine.block_key("a", 0, 16) is None
     assert not engine._placements
+
+
+def test_the_receipt_of_a_request_that_ended() -> None:
+    """How many tokens were steered as far as it got, and whether a stamp held it back meanwhile."""
+    engine, holder = role()
+    admit(engine, "a", prompt_len=40, scope="generated")
+    admit(engine, "b")
+    admit(engine, "c")
+    engine.admit({"hotwire": '{"id": "nobody"}'}, "d", Prompt(40))
+    (running,) = engine.receipts("a").receipts
+    assert not running.finished
+    switch(holder, kill=True)
+    engine.stamp()
+    assert engine.seclude("b")
+    for request_id, computed in (("a", 45), ("b", 41), ("c", None), ("d", 41)):
+        engine.finish(request_id, computed)
+    ended = {each: engine.receipts(each).receipts[0] for each in "abcd"}
+    assert all(receipt.finished for receipt in ended.values())
+    tokens = {each: receipt.tokens_steered for each, receipt in ended.items()}
+    assert tokens == {"a": 5, "b": 41, "c": 0, "d": 0}
+    assert [ended[each].HasField("tokens_steered") for each in "abcd"] == [True, True, False, True]
+    assert [ended[each].held_back for each in "abcd"] == [False, True, False, False]
+    assert not engine.receipts("nobody").receipts

@@ -19,6 +19,7 @@ from hotwired.v1.node_pb2 import (
     NODE_STATE_DISARMED,
     NODE_STATE_REJECTED,
 )
+from hotwired.v1.receipt_pb2 import Receipt, ReceiptOp
 from hotwired.v1.stats_pb2 import EngineStats
 from tests.fakes.fake_daemon import FakeDaemon, Fault, fake_daemon, node, write_vector
 
@@ -85,7 +86,7 @@ def test_the_document_has_every_command_and_code() -> None:
 @pytest.mark.parametrize(
     "command",
     ["register", "list", "show", "delete", "policy", "policy show", "policy set", "off", "on",
-     "stats", "nodes", "health", "version", "completion"],
+     "stats", "nodes", "receipt", "health", "version", "completion"],
 )  # fmt: skip
 def test_every_command_has_help_and_the_global_options(
     command: str, capsys: pytest.CaptureFixture[str]
@@ -305,6 +306,36 @@ def test_nodes_and_engines_are_shown(fake: FakeDaemon, capsys: pytest.CaptureFix
     assert ["i/0", "unsteered", "VECTOR_NOT_FOUND", "2"] in shown
     assert ["i/0", "dose", "clamped", "4"] in shown
     assert next(line for line in shown if line[:1] == ["i/0"])[-1] == "50.0"
+
+
+def test_receipts_are_shown(fake: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    """A block of fields and a line an operation for each; what is unset is said to be."""
+    op = ReceiptOp(vector="joy", revision="ab" * 32, layer=12, site="post", op="add")
+    op.scale_asked, op.scale_applied = 2.0, 1.25
+    clamped = Receipt(request_id="cmpl-x-0-1", engine="i/0", generation=7, outcome="clamped")
+    clamped.relative_dose, clamped.worst_layer, clamped.tokens_steered = 0.8, 12, 31
+    clamped.finished = True
+    clamped.ops.append(op)
+    gone = Receipt(request_id="cmpl-x-1-1", outcome="unsteered", reason="KILL_SWITCH")
+    gone.message = "the kill switch is on\x1b[2J"
+    fake.state.receipts = [clamped, gone]
+    assert run(["receipt", "cmpl-x"]) == 0
+    blocks = capsys.readouterr().out.split("\n\n")
+    first = dict(line.split(maxsplit=1) for line in blocks[0].splitlines())
+    assert (first["outcome"], first["tokens_steered"]) == ("clamped", "31")
+    assert (first["relative_dose"], first["caller"]) == ("0.8 at layer 12", "<none>")
+    assert (first["max_live_relative_dose"], first["finished"]) == ("none", "yes")
+    row = blocks[1].splitlines()[1].split()
+    assert row == ["joy", "abababab", "12", "post", "add", "2", "1.25"]
+    second = dict(line.split(maxsplit=1) for line in blocks[2].splitlines())
+    assert second["reason"] == "KILL_SWITCH: the kill switch is on\\x1b[2J"
+    assert second["tokens_steered"] == "unknown"
+    assert run(["receipt", "cmpl-x", "-o", "json"]) == 0
+    form = json.loads(capsys.readouterr().out)
+    assert [r["outcome"] for r in form["receipts"]] == ["clamped", "unsteered"]
+    assert form["receipts"][1]["tokens_steered"] is None
+    assert run(["receipt", "nobody"]) == 69
+    assert "(RECEIPT_NOT_FOUND)\nhint: " in capsys.readouterr().err
 
 
 def test_something_unexpected_ends_with_1(

@@ -67,6 +67,16 @@ def test_any_span_is_a_part_of_the_whole(
     assert part == whole[start : start + length]
 
 
+def test_steered_positions_are_those_where_anything_acts() -> None:
+    """Up to where the request got."""
+    generated = Placement.of(Program((op("generated"),)), 20)
+    assert [generated.steered(stop) for stop in (0, 10, 20, 21, 50)] == [0, 0, 0, 1, 30]
+    prompt = Placement.of(Program((op("prompt", Positions(exclude=((2, 4),))), op("prompt"))), 20)
+    assert [prompt.steered(stop) for stop in (0, 10, 20, 50)] == [0, 10, 20, 20]
+    some = Placement.of(Program((op("prompt", Positions(exclude=((2, 4),))),)), 20)
+    assert [some.steered(stop) for stop in (0, 3, 10, 50)] == [0, 2, 7, 17]
+
+
 def test_keys_tell_blocks_apart_by_what_acts_in_them() -> None:
     """Equal where the same acts at the same places of a block, whatever the program does else."""
     joy, later = op(), op("generated")

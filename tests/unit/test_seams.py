@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hotwire_plugin.engine_seam import core, worker
+from hotwire_plugin.engine_seam import core, scheduler, worker
 from hotwire_plugin.engine_seam.identity import refused_feature
 from hotwire_plugin.engine_seam.patch import SeamMoved, replace
 from hotwire_plugin.layers import NotSteerable
@@ -122,3 +122,18 @@ def test_an_encoder_decoder_model_is_refused_before_it_is_touched() -> None:
     loaded = types.SimpleNamespace(vllm_config=types.SimpleNamespace(model_config=model))
     with pytest.raises(NotSteerable, match="encoder-decoder"):
         worker._arm(loaded)
+
+
+def test_how_far_a_request_got_when_it_ended() -> None:
+    """All but the token sampled last, whatever the scheduler's own count is; else its count."""
+    for output, tokens, computed, want in (
+        (5, 45, 44, 44),
+        (5, 45, 46, 44),  # a step was under way when it stopped
+        (5, 45, 0, 44),  # it was aborted while it was preempted
+        (0, 40, 16, 16),  # within its prompt
+        (0, 40, 0, 0),
+    ):
+        request = types.SimpleNamespace(
+            num_output_tokens=output, num_tokens=tokens, num_computed_tokens=computed
+        )
+        assert scheduler._computed(request) == want

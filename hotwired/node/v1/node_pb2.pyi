@@ -1,5 +1,6 @@
 from hotwired.v1 import node_pb2 as _node_pb2
 from hotwired.v1 import policy_pb2 as _policy_pb2
+from hotwired.v1 import receipt_pb2 as _receipt_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -206,3 +207,17 @@ class WorkerReport(_message.Message):
     blob_bytes: int
     program_errors_total: _containers.ScalarMap[str, int]
     def __init__(self, steered_tokens_total: _Optional[int] = ..., fill_steps_total: _Optional[int] = ..., fill_seconds_total: _Optional[float] = ..., rows_in_use: _Optional[int] = ..., rows_capacity: _Optional[int] = ..., slots_in_use: _Optional[int] = ..., slots_capacity: _Optional[int] = ..., blob_bytes: _Optional[int] = ..., program_errors_total: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class GetReceiptsRequest(_message.Message):
+    __slots__ = ("request_id",)
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    def __init__(self, request_id: _Optional[str] = ...) -> None: ...
+
+class GetReceiptsResponse(_message.Message):
+    __slots__ = ("receipts", "truncated")
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    receipts: _containers.RepeatedCompositeFieldContainer[_receipt_pb2.Receipt]
+    truncated: bool
+    def __init__(self, receipts: _Optional[_Iterable[_Union[_receipt_pb2.Receipt, _Mapping]]] = ..., truncated: bool = ...) -> None: ...

@@ -61,6 +61,11 @@ class NodeServiceStub(object):
                 request_serializer=hotwired_dot_node_dot_v1_dot_node__pb2.ReportRequest.SerializeToString,
                 response_deserializer=hotwired_dot_node_dot_v1_dot_node__pb2.ReportResponse.FromString,
                 _registered_method=True)
+        self.GetReceipts = channel.unary_unary(
+                '/hotwired.node.v1.NodeService/GetReceipts',
+                request_serializer=hotwired_dot_node_dot_v1_dot_node__pb2.GetReceiptsRequest.SerializeToString,
+                response_deserializer=hotwired_dot_node_dot_v1_dot_node__pb2.GetReceiptsResponse.FromString,
+                _registered_method=True)
 
 
 class NodeServiceServicer(object):
@@ -109,6 +114,14 @@ class NodeServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetReceipts(self, request, context):
+        """Returns the receipts that an engine keeps of a request, oldest first; none if it keeps none.
+        Errors: FAILED_PRECONDITION (ROLE_MISSING).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -136,6 +149,11 @@ def add_NodeServiceServicer_to_server(servicer, server):
                     servicer.Report,
                     request_deserializer=hotwired_dot_node_dot_v1_dot_node__pb2.ReportRequest.FromString,
                     response_serializer=hotwired_dot_node_dot_v1_dot_node__pb2.ReportResponse.SerializeToString,
+            ),
+            'GetReceipts': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetReceipts,
+                    request_deserializer=hotwired_dot_node_dot_v1_dot_node__pb2.GetReceiptsRequest.FromString,
+                    response_serializer=hotwired_dot_node_dot_v1_dot_node__pb2.GetReceiptsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -275,6 +293,33 @@ class NodeService(object):
             '/hotwired.node.v1.NodeService/Report',
             hotwired_dot_node_dot_v1_dot_node__pb2.ReportRequest.SerializeToString,
             hotwired_dot_node_dot_v1_dot_node__pb2.ReportResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetReceipts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hotwired.node.v1.NodeService/GetReceipts',
+            hotwired_dot_node_dot_v1_dot_node__pb2.GetReceiptsRequest.SerializeToString,
+            hotwired_dot_node_dot_v1_dot_node__pb2.GetReceiptsResponse.FromString,
             options,
             channel_credentials,
             insecure,

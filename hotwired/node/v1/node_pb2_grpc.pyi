@@ -54,6 +54,10 @@ class NodeServiceStub:
     """
     Report: _grpc.UnaryUnaryMultiCallable[_node_pb2.ReportRequest, _node_pb2.ReportResponse]
     """Returns the node's counters, and for an engine the revisions that live requests use."""
+    GetReceipts: _grpc.UnaryUnaryMultiCallable[_node_pb2.GetReceiptsRequest, _node_pb2.GetReceiptsResponse]
+    """Returns the receipts that an engine keeps of a request, oldest first; none if it keeps none.
+    Errors: FAILED_PRECONDITION (ROLE_MISSING).
+    """
 
 @_typing.type_check_only
 class NodeServiceAsyncStub(NodeServiceStub):
@@ -81,6 +85,10 @@ class NodeServiceAsyncStub(NodeServiceStub):
     """
     Report: _aio.UnaryUnaryMultiCallable[_node_pb2.ReportRequest, _node_pb2.ReportResponse]  # type: ignore[assignment]
     """Returns the node's counters, and for an engine the revisions that live requests use."""
+    GetReceipts: _aio.UnaryUnaryMultiCallable[_node_pb2.GetReceiptsRequest, _node_pb2.GetReceiptsResponse]  # type: ignore[assignment]
+    """Returns the receipts that an engine keeps of a request, oldest first; none if it keeps none.
+    Errors: FAILED_PRECONDITION (ROLE_MISSING).
+    """
 
 class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
     """What the plugin offers in one process of a vLLM instance. Only the daemon calls it, over the
@@ -135,5 +143,15 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_node_pb2.ReportResponse, _abc.Awaitable[_node_pb2.ReportResponse]]:
         """Returns the node's counters, and for an engine the revisions that live requests use."""
+
+    @_abc_1.abstractmethod
+    def GetReceipts(
+        self,
+        request: _node_pb2.GetReceiptsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_pb2.GetReceiptsResponse, _abc.Awaitable[_node_pb2.GetReceiptsResponse]]:
+        """Returns the receipts that an engine keeps of a request, oldest first; none if it keeps none.
+        Errors: FAILED_PRECONDITION (ROLE_MISSING).
+        """
 
 def add_NodeServiceServicer_to_server(servicer: NodeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
