@@ -29,10 +29,12 @@ INTERNAL = "INTERNAL"
 TOKENIZER_REQUIRED = "TOKENIZER_REQUIRED"
 TOO_MANY_SETS = "TOO_MANY_SETS"
 SLOTS_EXHAUSTED = "SLOTS_EXHAUSTED"
+GENERATED_NOT_COUNTED = "GENERATED_NOT_COUNTED"
 REASONS = (
     SPEC_REASONS
     | RESOLVE_REASONS
     | {KILL_SWITCH, NODE_DISARMED, INTERNAL, TOKENIZER_REQUIRED, TOO_MANY_SETS, SLOTS_EXHAUSTED}
+    | {GENERATED_NOT_COUNTED}
 )
 
 
@@ -129,19 +131,24 @@ class Admission:
         try:
             program = self._for_prompt(admitted.program, prompt)
             placement = Placement.of(program, prompt.length)
-            self._check_room(program, placement)
+            self._check(program, placement, prompt)
         except DeclinedError as exc:
             return admitted.declined(exc.reason, exc.message), None
         except Exception as exc:  # noqa: BLE001 - whatever it is, the engine serves on
             return self._failed((extra_args or {}).get(SPEC_KEY), request_id, exc), None
         return replace(admitted, program=program), placement
 
-    def _check_room(self, program: Program, placement: Placement) -> None:
-        """Declines what the workers might have no room for beside the requests that are live.
+    def _check(self, program: Program, placement: Placement, prompt: Prompt) -> None:
+        """Declines what the workers could not do, or have no room for beside the live requests.
 
         A worker that ran out in a step would leave blocks in the prefix cache that hold less than
         their hash says.
         """
+        if not self._model.counts_generated and placement.starts[-1] > prompt.length:
+            message = (
+                "with speculation and asynchronous scheduling generated tokens are not counted"
+            )
+            raise DeclinedError(GENERATED_NOT_COUNTED, message)
         if len(placement.distinct) > MAX_SETS:
             message = f"more than {MAX_SETS} different sets of operations act"
             raise DeclinedError(TOO_MANY_SETS, message)

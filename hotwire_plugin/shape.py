@@ -39,12 +39,16 @@ class ModelShape:
         streams: its residual streams; more than one with hyper-connections.
         layers_at: site -> the layers at which that site is armed. "post" is armed everywhere.
         slots: the directions that each worker's bank holds at once; None: not known.
+        counts_generated: whether a rank knows the exact position of each generated token before it
+            is computed. Where drafts are verified by steps that are scheduled ahead it does not,
+            but it knows what is prompt.
     """
 
     num_layers: int
     streams: int = 1
     layers_at: Mapping[str, frozenset[int]] = field(default_factory=dict)
     slots: int | None = None
+    counts_generated: bool = True
 
     def armed(self, layer: int, site: str) -> bool:
         """Whether a block's site takes operations."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -11,7 +12,7 @@ from hotwire_plugin.admission import Prompt
 from hotwire_plugin.armed import first_reason, shape_of
 from hotwire_plugin.engine_role import EngineRole
 from hotwire_plugin.engine_seam import sessions
-from hotwire_plugin.engine_seam.identity import identity_of
+from hotwire_plugin.engine_seam.identity import counts_generated, identity_of
 from hotwire_plugin.engine_seam.patch import replace
 from hotwire_plugin.engine_seam.prompt import prompt_of, special_tokens_of
 from hotwire_plugin.engine_seam.step_message import asked_prompt_len, with_prompt_len
@@ -31,12 +32,10 @@ def _then_become_engine(inner: Callable[..., Any]) -> Callable[..., Any]:
         result = inner(self, vllm_config, *args, **kwargs)
         workers = self.model_executor.collective_rpc(armed_of)
         identity = identity_of(vllm_config)
-        process.become_engine(
-            identity,
-            first_reason(workers),
-            shape_of(identity.num_layers, workers),
-            special_tokens_of(vllm_config),
-        )
+        shape = shape_of(identity.num_layers, workers)
+        shape = dataclasses.replace(shape, counts_generated=counts_generated(vllm_config))
+        special = special_tokens_of(vllm_config)
+        process.become_engine(identity, first_reason(workers), shape, special)
         return result
 
     return _initialize_kv_caches

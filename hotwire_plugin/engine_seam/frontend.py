@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from hotwire_plugin import http
 from hotwire_plugin.armed import assumed_shape
 from hotwire_plugin.engine_seam import beams
-from hotwire_plugin.engine_seam.identity import identity_of, streams_of
+from hotwire_plugin.engine_seam.identity import counts_generated, identity_of, streams_of
 from hotwire_plugin.engine_seam.patch import replace, resolve
 from hotwire_plugin.engine_seam.prompt import prompt_of, special_tokens_of
 from hotwire_plugin.process import process
@@ -39,6 +40,7 @@ def _then_become_frontend(inner: Callable[..., None]) -> Callable[..., None]:
         identity = identity_of(config, tp_rank=rank)
         streams = streams_of(config.model_config)
         shape = assumed_shape(identity.num_layers, streams, process.settings.sites)
+        shape = dataclasses.replace(shape, counts_generated=counts_generated(config))
         process.become_frontend(identity, shape, special_tokens_of(config))
 
     return __init__

@@ -43,6 +43,16 @@ def streams_of(model_config: Any) -> int:
     return int(getattr(model_config.hf_text_config, "hc_mult", 1))
 
 
+def counts_generated(vllm_config: Any) -> bool:
+    """Whether each step knows how many tokens the steps before it have generated.
+
+    A step that is scheduled before the drafts of the last one are verified takes all of them for
+    accepted.
+    """
+    ahead = bool(getattr(vllm_config.scheduler_config, "async_scheduling", False))
+    return not (ahead and vllm_config.speculative_config is not None)
+
+
 def refused_feature(vllm_config: Any) -> str | None:
     """Return the name of a feature in use under which steering would be wrong, if there is one."""
     for feature, path in REFUSED.items():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotwire_plugin import resolve
-from hotwire_plugin.admission import REASONS, Admission, Admitted, Refusal
+from hotwire_plugin.admission import REASONS, Admission, Admitted, Prompt, Refusal
 from hotwire_plugin.program import PROGRAM_KEY, SPEC_KEY, Program, ProgramOp
 from hotwire_plugin.shape import ModelShape
 from hotwire_plugin.snapshot import EnginePolicy, Snapshot, SnapshotHolder, VectorMeta
@@ -72,6 +72,9 @@ def subject_for(reason: str, *, strict: bool = False) -> tuple[Admission, object
         return admission(kill_switch=True, strict=strict), {"id": "joy"}
     if reason == "INTERNAL":
         return admission(lambda: str(1 // 0), strict=strict), {"id": "joy"}
+    if reason == "GENERATED_NOT_COUNTED":
+        ahead = ModelShape(LAYERS, counts_generated=False)
+        return admission(model=ahead, strict=strict), {"id": "joy", "from_generated": 3}
     if reason == "SLOTS_EXHAUSTED":
         small = ModelShape(LAYERS, slots=9)
         return admission(model=small, strict=strict), {"id": "joy"}
@@ -377,3 +380,15 @@ def test_the_workers_banks_are_never_asked_for_more_than_they_hold() -> None:
     assert subject.admit(three_more, "d").placement is None
     subject.finish("b")
     assert subject.admit(three_more, "e").placement is not None
+
+
+def test_where_generated_tokens_are_not_counted_phases_still_are() -> None:
+    """What changes at the prompt's end, or before it, is known; what changes after it is not."""
+    subject = admission(model=ModelShape(LAYERS, counts_generated=False))
+    prompt = Prompt(20)
+    for known in ({"decode_only": True}, {"positions": [3, -1]}, {"positions": [[5, None]]}):
+        granted = subject.admit({SPEC_KEY: {"id": "joy", **known}}, "r", prompt)
+        assert granted.placement is not None
+    for unknown in ({"to_generated": 4}, {"positions": [21]}, {"positions": {"exclude": [30]}}):
+        granted = subject.admit({SPEC_KEY: {"id": "joy", **unknown}}, "r", prompt)
+        assert granted.placement is None
