@@ -14,7 +14,7 @@ import pytest
 from tests.engine.conftest import ONE_THREAD, Rig, Start
 from tests.support import situations
 from tests.support.engine_process import Ask
-from tests.support.steered_check import ROW, SPECS, Judge, batch, prompt
+from tests.support.steered_check import ROW, SPECS, WINDOW, Judge, batch, prompt
 
 pytestmark = pytest.mark.slow
 
@@ -107,3 +107,13 @@ def test_aborted_with_a_step_in_flight(rig: Rig, judge: Judge) -> None:
         judge.check(answers[str(scope)], scope)
     rig.engine.one(Ask(prompt(4), tokens=3))
     assert (rig.driver.engine().requests_live, rig.driver.worker().rows_in_use) == (0, 0)
+
+
+def test_a_window_is_kept_or_refused(rig: Rig, judge: Judge) -> None:
+    """Generated tokens are counted exactly, but for steps that take drafts for accepted."""
+    counted = rig.engine.call("config", "speculative_config") is None
+    before = rig.driver.engine().requests_unsteered_total["GENERATED_NOT_COUNTED"]
+    answer = rig.engine.one(Ask(prompt(21), WINDOW, tokens=20))
+    judge.check_window(answer, WINDOW if counted else None)
+    after = rig.driver.engine().requests_unsteered_total["GENERATED_NOT_COUNTED"]
+    assert after == before + (not counted)

@@ -12,7 +12,7 @@ from tests.support import situations
 from tests.support.engine_models import TINY_LAYERS, TINY_VOCAB, TINY_WIDTH, direction
 from tests.support.engine_process import Answer, Ask
 from tests.support.hf_reference import HfReference
-from tests.support.steered_check import SPECS, Judge
+from tests.support.steered_check import SPECS, WINDOW, Judge, prompt
 
 pytestmark = pytest.mark.slow
 
@@ -78,6 +78,11 @@ def test_drafts_are_taken_in_every_scope(rig: Rig, judge: Judge, scope: str | No
     for answer in rig.engine.generate(asks):
         judge.check(answer, scope)
     assert accepted(rig) > before
+
+
+def test_a_window_within_verified_drafts(rig: Rig, judge: Judge) -> None:
+    """It begins and ends at its tokens, however many drafts a step verifies."""
+    judge.check_window(rig.engine.one(Ask(prompt(21), WINDOW, tokens=20)), WINDOW)
 
 
 def test_a_batch_of_scopes(rig: Rig, judge: Judge) -> None:

@@ -26,6 +26,9 @@ SPECS: dict[str | None, dict[str, Any] | None] = {
 }
 """A specification for each scope; None is nowhere."""
 
+WINDOW = {"id": "joy", "layer": LAYER, "from_generated": 3, "to_generated": 9}
+"""One that begins and ends within what is generated."""
+
 WITHIN = 2e-3
 """How far log-probabilities of two fp32 implementations may be apart."""
 
@@ -41,6 +44,14 @@ class Judge:
         """Every figure of the answer is the reference's, steered in this scope; None is nowhere."""
         tokens, mask = answer.prompt + answer.tokens, self._mask(answer, scope)
         self.check_from(tokens, len(answer.prompt), answer.logprobs, mask)
+
+    def check_window(self, answer: Answer, spec: dict[str, Any] | None) -> None:
+        """As check, for a window of what is generated; None is nowhere."""
+        tokens, start = answer.prompt + answer.tokens, len(answer.prompt)
+        mask = np.zeros(len(tokens), dtype=bool)
+        if spec is not None:
+            mask[start + spec["from_generated"] : start + spec["to_generated"]] = True
+        self.check_from(tokens, start, answer.logprobs, mask)
 
     def check_constrained(self, answer: Answer, scope: str | None) -> None:
         """As check, for figures that only the tokens a grammar allows share among them."""
