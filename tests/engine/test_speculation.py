@@ -12,7 +12,7 @@ from tests.support import situations
 from tests.support.engine_models import TINY_LAYERS, TINY_VOCAB, TINY_WIDTH, direction
 from tests.support.engine_process import Answer, Ask
 from tests.support.hf_reference import HfReference
-from tests.support.steered_check import SPECS, WINDOW, Judge, prompt
+from tests.support.steered_check import SPECS, WINDOW, Judge
 
 pytestmark = pytest.mark.slow
 
