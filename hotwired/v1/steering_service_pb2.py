@@ -22,58 +22,66 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from hotwired.v1 import node_pb2 as hotwired_dot_v1_dot_node__pb2
 from hotwired.v1 import policy_pb2 as hotwired_dot_v1_dot_policy__pb2
 from hotwired.v1 import stats_pb2 as hotwired_dot_v1_dot_stats__pb2
 from hotwired.v1 import vector_pb2 as hotwired_dot_v1_dot_vector__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"hotwired/v1/steering_service.proto\x12\x0bhotwired.v1\x1a google/protobuf/field_mask.proto\x1a\x16hotwired/v1/node.proto\x1a\x18hotwired/v1/policy.proto\x1a\x17hotwired/v1/stats.proto\x1a\x18hotwired/v1/vector.proto\"h\n\x15RegisterVectorRequest\x12\x33\n\x06header\x18\x01 \x01(\x0b\x32!.hotwired.v1.RegisterVectorHeaderH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\t\n\x07payload\"n\n\x14RegisterVectorHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\"\xa0\x01\n\x16RegisterVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\x12\x11\n\tunchanged\x18\x05 \x01(\x08\" \n\x10GetVectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"8\n\x11GetVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\";\n\x12ListVectorsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"h\n\x13ListVectorsResponse\x12$\n\x07vectors\x18\x01 \x03(\x0b\x32\x13.hotwired.v1.Vector\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\ntotal_size\x18\x03 \x01(\x04\"5\n\x13\x44\x65leteVectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\"\x8b\x01\n\x14\x44\x65leteVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\"\x12\n\x10GetPolicyRequest\"L\n\x11GetPolicyResponse\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"\x7f\n\x10SetPolicyRequest\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\x88\x01\n\x11SetPolicyResponse\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\"\x0e\n\x0cStatsRequest\"2\n\rStatsResponse\x12!\n\x05stats\x18\x01 \x01(\x0b\x32\x12.hotwired.v1.Stats\"-\n\x11WatchStatsRequest\x12\x18\n\x10interval_seconds\x18\x01 \x01(\x01\"7\n\x12WatchStatsResponse\x12!\n\x05stats\x18\x01 \x01(\x0b\x32\x12.hotwired.v1.Stats\"\x12\n\x10ListNodesRequest\"I\n\x11ListNodesResponse\x12 \n\x05nodes\x18\x01 \x03(\x0b\x32\x11.hotwired.v1.Node\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x32\xd6\x05\n\x0fSteeringService\x12[\n\x0eRegisterVector\x12\".hotwired.v1.RegisterVectorRequest\x1a#.hotwired.v1.RegisterVectorResponse(\x01\x12J\n\tGetVector\x12\x1d.hotwired.v1.GetVectorRequest\x1a\x1e.hotwired.v1.GetVectorResponse\x12P\n\x0bListVectors\x12\x1f.hotwired.v1.ListVectorsRequest\x1a .hotwired.v1.ListVectorsResponse\x12S\n\x0c\x44\x65leteVector\x12 .hotwired.v1.DeleteVectorRequest\x1a!.hotwired.v1.DeleteVectorResponse\x12J\n\tGetPolicy\x12\x1d.hotwired.v1.GetPolicyRequest\x1a\x1e.hotwired.v1.GetPolicyResponse\x12J\n\tSetPolicy\x12\x1d.hotwired.v1.SetPolicyRequest\x1a\x1e.hotwired.v1.SetPolicyResponse\x12>\n\x05Stats\x12\x19.hotwired.v1.StatsRequest\x1a\x1a.hotwired.v1.StatsResponse\x12O\n\nWatchStats\x12\x1e.hotwired.v1.WatchStatsRequest\x1a\x1f.hotwired.v1.WatchStatsResponse0\x01\x12J\n\tListNodes\x12\x1d.hotwired.v1.ListNodesRequest\x1a\x1e.hotwired.v1.ListNodesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"hotwired/v1/steering_service.proto\x12\x0bhotwired.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16hotwired/v1/node.proto\x1a\x18hotwired/v1/policy.proto\x1a\x17hotwired/v1/stats.proto\x1a\x18hotwired/v1/vector.proto\"h\n\x15RegisterVectorRequest\x12\x33\n\x06header\x18\x01 \x01(\x0b\x32!.hotwired.v1.RegisterVectorHeaderH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\t\n\x07payload\"\x89\x02\n\x14RegisterVectorHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\x12\x31\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12(\n\x03ttl\x18\x07 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x1b\n\x0e\x63\x61nary_percent\x18\x08 \x01(\x01H\x01\x88\x01\x01\x42\x0c\n\nexpirationB\x11\n\x0f_canary_percent\"\xa0\x01\n\x16RegisterVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\x12\x11\n\tunchanged\x18\x05 \x01(\x08\" \n\x10GetVectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"8\n\x11GetVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\";\n\x12ListVectorsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"h\n\x13ListVectorsResponse\x12$\n\x07vectors\x18\x01 \x03(\x0b\x32\x13.hotwired.v1.Vector\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\ntotal_size\x18\x03 \x01(\x04\"\xdd\x02\n\x13UpdateVectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x10\n\x08\x64isabled\x18\x03 \x01(\x08\x12\x31\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12(\n\x03ttl\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x16\n\x0e\x63\x61nary_percent\x18\x06 \x01(\x01\x12\x30\n\rcanary_action\x18\x07 \x01(\x0e\x32\x19.hotwired.v1.CanaryAction\x12\x10\n\x08revision\x18\x08 \x01(\t\x12\x17\n\x0f\x63\x61nary_revision\x18\t \x01(\t\x12\x15\n\rvalidate_only\x18\n \x01(\x08\x42\x0c\n\nexpiration\"\x9e\x01\n\x14UpdateVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\x12\x11\n\tunchanged\x18\x05 \x01(\x08\"5\n\x13\x44\x65leteVectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\"\x8b\x01\n\x14\x44\x65leteVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\"\x12\n\x10GetPolicyRequest\"L\n\x11GetPolicyResponse\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"\x7f\n\x10SetPolicyRequest\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\x88\x01\n\x11SetPolicyResponse\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\"\x0e\n\x0cStatsRequest\"2\n\rStatsResponse\x12!\n\x05stats\x18\x01 \x01(\x0b\x32\x12.hotwired.v1.Stats\"-\n\x11WatchStatsRequest\x12\x18\n\x10interval_seconds\x18\x01 \x01(\x01\"7\n\x12WatchStatsResponse\x12!\n\x05stats\x18\x01 \x01(\x0b\x32\x12.hotwired.v1.Stats\"\x12\n\x10ListNodesRequest\"I\n\x11ListNodesResponse\x12 \n\x05nodes\x18\x01 \x03(\x0b\x32\x11.hotwired.v1.Node\x12\x12\n\ngeneration\x18\x02 \x01(\x04*`\n\x0c\x43\x61naryAction\x12\x1d\n\x19\x43\x41NARY_ACTION_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43\x41NARY_ACTION_PROMOTE\x10\x01\x12\x16\n\x12\x43\x41NARY_ACTION_DROP\x10\x02\x32\xab\x06\n\x0fSteeringService\x12[\n\x0eRegisterVector\x12\".hotwired.v1.RegisterVectorRequest\x1a#.hotwired.v1.RegisterVectorResponse(\x01\x12J\n\tGetVector\x12\x1d.hotwired.v1.GetVectorRequest\x1a\x1e.hotwired.v1.GetVectorResponse\x12P\n\x0bListVectors\x12\x1f.hotwired.v1.ListVectorsRequest\x1a .hotwired.v1.ListVectorsResponse\x12S\n\x0cUpdateVector\x12 .hotwired.v1.UpdateVectorRequest\x1a!.hotwired.v1.UpdateVectorResponse\x12S\n\x0c\x44\x65leteVector\x12 .hotwired.v1.DeleteVectorRequest\x1a!.hotwired.v1.DeleteVectorResponse\x12J\n\tGetPolicy\x12\x1d.hotwired.v1.GetPolicyRequest\x1a\x1e.hotwired.v1.GetPolicyResponse\x12J\n\tSetPolicy\x12\x1d.hotwired.v1.SetPolicyRequest\x1a\x1e.hotwired.v1.SetPolicyResponse\x12>\n\x05Stats\x12\x19.hotwired.v1.StatsRequest\x1a\x1a.hotwired.v1.StatsResponse\x12O\n\nWatchStats\x12\x1e.hotwired.v1.WatchStatsRequest\x1a\x1f.hotwired.v1.WatchStatsResponse0\x01\x12J\n\tListNodes\x12\x1d.hotwired.v1.ListNodesRequest\x1a\x1e.hotwired.v1.ListNodesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hotwired.v1.steering_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REGISTERVECTORREQUEST']._serialized_start=186
-  _globals['_REGISTERVECTORREQUEST']._serialized_end=290
-  _globals['_REGISTERVECTORHEADER']._serialized_start=292
-  _globals['_REGISTERVECTORHEADER']._serialized_end=402
-  _globals['_REGISTERVECTORRESPONSE']._serialized_start=405
-  _globals['_REGISTERVECTORRESPONSE']._serialized_end=565
-  _globals['_GETVECTORREQUEST']._serialized_start=567
-  _globals['_GETVECTORREQUEST']._serialized_end=599
-  _globals['_GETVECTORRESPONSE']._serialized_start=601
-  _globals['_GETVECTORRESPONSE']._serialized_end=657
-  _globals['_LISTVECTORSREQUEST']._serialized_start=659
-  _globals['_LISTVECTORSREQUEST']._serialized_end=718
-  _globals['_LISTVECTORSRESPONSE']._serialized_start=720
-  _globals['_LISTVECTORSRESPONSE']._serialized_end=824
-  _globals['_DELETEVECTORREQUEST']._serialized_start=826
-  _globals['_DELETEVECTORREQUEST']._serialized_end=879
-  _globals['_DELETEVECTORRESPONSE']._serialized_start=882
-  _globals['_DELETEVECTORRESPONSE']._serialized_end=1021
-  _globals['_GETPOLICYREQUEST']._serialized_start=1023
-  _globals['_GETPOLICYREQUEST']._serialized_end=1041
-  _globals['_GETPOLICYRESPONSE']._serialized_start=1043
-  _globals['_GETPOLICYRESPONSE']._serialized_end=1119
-  _globals['_SETPOLICYREQUEST']._serialized_start=1121
-  _globals['_SETPOLICYREQUEST']._serialized_end=1248
-  _globals['_SETPOLICYRESPONSE']._serialized_start=1251
-  _globals['_SETPOLICYRESPONSE']._serialized_end=1387
-  _globals['_STATSREQUEST']._serialized_start=1389
-  _globals['_STATSREQUEST']._serialized_end=1403
-  _globals['_STATSRESPONSE']._serialized_start=1405
-  _globals['_STATSRESPONSE']._serialized_end=1455
-  _globals['_WATCHSTATSREQUEST']._serialized_start=1457
-  _globals['_WATCHSTATSREQUEST']._serialized_end=1502
-  _globals['_WATCHSTATSRESPONSE']._serialized_start=1504
-  _globals['_WATCHSTATSRESPONSE']._serialized_end=1559
-  _globals['_LISTNODESREQUEST']._serialized_start=1561
-  _globals['_LISTNODESREQUEST']._serialized_end=1579
-  _globals['_LISTNODESRESPONSE']._serialized_start=1581
-  _globals['_LISTNODESRESPONSE']._serialized_end=1654
-  _globals['_STEERINGSERVICE']._serialized_start=1657
-  _globals['_STEERINGSERVICE']._serialized_end=2383
+  _globals['_CANARYACTION']._serialized_start=2390
+  _globals['_CANARYACTION']._serialized_end=2486
+  _globals['_REGISTERVECTORREQUEST']._serialized_start=251
+  _globals['_REGISTERVECTORREQUEST']._serialized_end=355
+  _globals['_REGISTERVECTORHEADER']._serialized_start=358
+  _globals['_REGISTERVECTORHEADER']._serialized_end=623
+  _globals['_REGISTERVECTORRESPONSE']._serialized_start=626
+  _globals['_REGISTERVECTORRESPONSE']._serialized_end=786
+  _globals['_GETVECTORREQUEST']._serialized_start=788
+  _globals['_GETVECTORREQUEST']._serialized_end=820
+  _globals['_GETVECTORRESPONSE']._serialized_start=822
+  _globals['_GETVECTORRESPONSE']._serialized_end=878
+  _globals['_LISTVECTORSREQUEST']._serialized_start=880
+  _globals['_LISTVECTORSREQUEST']._serialized_end=939
+  _globals['_LISTVECTORSRESPONSE']._serialized_start=941
+  _globals['_LISTVECTORSRESPONSE']._serialized_end=1045
+  _globals['_UPDATEVECTORREQUEST']._serialized_start=1048
+  _globals['_UPDATEVECTORREQUEST']._serialized_end=1397
+  _globals['_UPDATEVECTORRESPONSE']._serialized_start=1400
+  _globals['_UPDATEVECTORRESPONSE']._serialized_end=1558
+  _globals['_DELETEVECTORREQUEST']._serialized_start=1560
+  _globals['_DELETEVECTORREQUEST']._serialized_end=1613
+  _globals['_DELETEVECTORRESPONSE']._serialized_start=1616
+  _globals['_DELETEVECTORRESPONSE']._serialized_end=1755
+  _globals['_GETPOLICYREQUEST']._serialized_start=1757
+  _globals['_GETPOLICYREQUEST']._serialized_end=1775
+  _globals['_GETPOLICYRESPONSE']._serialized_start=1777
+  _globals['_GETPOLICYRESPONSE']._serialized_end=1853
+  _globals['_SETPOLICYREQUEST']._serialized_start=1855
+  _globals['_SETPOLICYREQUEST']._serialized_end=1982
+  _globals['_SETPOLICYRESPONSE']._serialized_start=1985
+  _globals['_SETPOLICYRESPONSE']._serialized_end=2121
+  _globals['_STATSREQUEST']._serialized_start=2123
+  _globals['_STATSREQUEST']._serialized_end=2137
+  _globals['_STATSRESPONSE']._serialized_start=2139
+  _globals['_STATSRESPONSE']._serialized_end=2189
+  _globals['_WATCHSTATSREQUEST']._serialized_start=2191
+  _globals['_WATCHSTATSREQUEST']._serialized_end=2236
+  _globals['_WATCHSTATSRESPONSE']._serialized_start=2238
+  _globals['_WATCHSTATSRESPONSE']._serialized_end=2293
+  _globals['_LISTNODESREQUEST']._serialized_start=2295
+  _globals['_LISTNODESREQUEST']._serialized_end=2313
+  _globals['_LISTNODESRESPONSE']._serialized_start=2315
+  _globals['_LISTNODESRESPONSE']._serialized_end=2388
+  _globals['_STEERINGSERVICE']._serialized_start=2489
+  _globals['_STEERINGSERVICE']._serialized_end=3300
 # @@protoc_insertion_point(module_scope)
