@@ -1,4 +1,4 @@
-"""Whether a request may have the vectors that it names, and which revision of them it gets. Pure."""
+"""Whether a request may have the vectors that it names, and which revision it gets. Pure."""
 
 import hashlib
 import math

@@ -3,9 +3,9 @@
     HotwireError              code, reason, message, metadata, violations
     ├── CancelledError            CANCELLED
     ├── UnknownError              UNKNOWN
-    ├── InvalidArgumentError      INVALID_ARGUMENT     NAME_INVALID, VECTOR_FORMAT_INVALID, ...
+    ├── InvalidArgumentError      INVALID_ARGUMENT     NAME_INVALID, CANARY_INVALID, ...
     ├── DeadlineExceededError     DEADLINE_EXCEEDED    UPLOAD_STALLED, DEADLINE_EXCEEDED
-    ├── NotFoundError             NOT_FOUND            VECTOR_NOT_FOUND
+    ├── NotFoundError             NOT_FOUND            VECTOR_NOT_FOUND, CANARY_NOT_FOUND
     ├── AlreadyExistsError        ALREADY_EXISTS
     ├── PermissionDeniedError     PERMISSION_DENIED    SOCKET_NOT_TRUSTED
     ├── ResourceExhaustedError    RESOURCE_EXHAUSTED   VECTOR_TOO_LARGE, STORE_FULL
