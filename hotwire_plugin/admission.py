@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hotwire_plugin import spec as specs
+from hotwire_plugin.availability import AVAILABILITY_REASONS
 from hotwire_plugin.decisions import KILL_SWITCH, NODE_DISARMED, Admitted, Ask, Decisions
 from hotwire_plugin.ledger import EngineCounters, Ledger, Uses
 from hotwire_plugin.op_forms import directions
@@ -33,6 +34,7 @@ GENERATED_NOT_COUNTED = "GENERATED_NOT_COUNTED"
 REASONS = (
     SPEC_REASONS
     | RESOLVE_REASONS
+    | AVAILABILITY_REASONS
     | {KILL_SWITCH, NODE_DISARMED, INTERNAL, TOKENIZER_REQUIRED, TOO_MANY_SETS, SLOTS_EXHAUSTED}
     | {GENERATED_NOT_COUNTED}
 )
@@ -75,8 +77,9 @@ class Admission:
 
     holder: where the snapshot is. model: where the model can be steered. armed_reason: returns why
     the node can't steer, None if it can. special_tokens: returns the ids of the tokenizer's special
-    tokens, None without a tokenizer; called when a request first asks to skip them. `receipts` has
-    what came of the requests that were admitted.
+    tokens, None without a tokenizer; called when a request first asks to skip them. clock: returns
+    the wall clock's seconds since the epoch, by which vectors expire. `receipts` has what came of
+    the requests that were admitted.
     """
 
     def __init__(
@@ -85,34 +88,50 @@ class Admission:
         model: ModelShape,
         armed_reason: Callable[[], str | None],
         special_tokens: Callable[[], AbstractSet[int] | None] = lambda: None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._holder = holder
         self._model = model
         self._special_tokens = special_tokens
-        self._decisions = Decisions(model, armed_reason)
+        self._decisions = Decisions(model, armed_reason, clock)
         self._ledger = Ledger()
         self.receipts = Receipts()
         self._traceback_logged = False
         self._default_logged: tuple[int, str] | None = None
 
-    def decide(self, extra_args: Mapping[str, Any] | None, request_id: str) -> Admitted:
-        """Returns what a request with these extra_args gets, whatever its prompt is."""
+    def decide(
+        self, extra_args: Mapping[str, Any] | None, request_id: str, drawn_by: str = ""
+    ) -> Admitted:
+        """Returns what a request with these extra_args gets, whatever its prompt is.
+
+        drawn_by: the id that decides on canaries; without it, no canary is used.
+        """
         with self._holder.lock:
             snapshot = self._holder.current
             ask = Ask.of(extra_args, snapshot.policy)
             try:
-                return self._decisions.decide(ask, snapshot)
+                return self._decisions.decide(ask, snapshot, drawn_by)
             except Exception as exc:  # noqa: BLE001 - whatever it is, the engine serves on
                 return self._failed(ask.spec, request_id, exc)
 
     def admit(
-        self, extra_args: dict[str, Any] | None, request_id: str, prompt: Prompt | None = None
+        self,
+        extra_args: dict[str, Any] | None,
+        request_id: str,
+        prompt: Prompt | None = None,
+        drawn_by: str | None = None,
     ) -> Granted:
-        """Returns what the engine goes on with, and puts the request on record."""
+        """Returns what the engine goes on with, and puts the request on record.
+
+        drawn_by: the id that decides on canaries, if it is not the request's; empty for none.
+        """
+        by = request_id if drawn_by is None else drawn_by
         with self._holder.lock:
-            admitted, placement = self._placed(extra_args, request_id, prompt or Prompt())
+            admitted, placement = self._placed(extra_args, request_id, prompt or Prompt(), by)
             uses = _uses(admitted.program)
-            self._ledger.record(request_id, uses, admitted.reason, admitted.dose_outcome)
+            self._ledger.record(
+                request_id, uses, admitted.reason, admitted.dose_outcome, admitted.arms
+            )
             receipt = self._kept_receipt(request_id, extra_args, admitted)
             if admitted.reason is not None:
                 self._log_unsteered(request_id, admitted, extra_args)
@@ -122,10 +141,10 @@ class Admission:
         return Granted(_rewritten(extra_args, admitted.program), placement)
 
     def _placed(
-        self, extra_args: Mapping[str, Any] | None, request_id: str, prompt: Prompt
+        self, extra_args: Mapping[str, Any] | None, request_id: str, prompt: Prompt, drawn_by: str
     ) -> tuple[Admitted, Placement | None]:
         """Returns the decision, made for this very prompt, and how it is laid out over it."""
-        admitted = self.decide(extra_args, request_id)
+        admitted = self.decide(extra_args, request_id, drawn_by)
         if admitted.program is None:
             return admitted, None
         try:
@@ -183,7 +202,8 @@ class Admission:
         """
         if not self.decide(extra_args, "").strict:
             return None
-        admitted, _ = self._placed(extra_args, "", prompt or Prompt())
+        # No canary: the engine draws it, by an id that is not known yet, and never declines for it.
+        admitted, _ = self._placed(extra_args, "", prompt or Prompt(), "")
         return Refusal(admitted.reason, admitted.message) if admitted.reason else None
 
     def foresee(
@@ -194,7 +214,7 @@ class Admission:
             snapshot = self._holder.current
             if Ask.of(extra_args, snapshot.policy).spec is None:
                 return None
-            admitted, _ = self._placed(extra_args, "", prompt or Prompt())
+            admitted, _ = self._placed(extra_args, "", prompt or Prompt(), "")
             return Foreseen(outcome_of(admitted), snapshot.generation, admitted.reason)
 
     def finish(

@@ -7,11 +7,19 @@ import threading
 from typing import NamedTuple
 
 from hotwire_plugin.admission import Admission, Prompt
+from hotwire_plugin.availability import Arm
 from hotwire_plugin.placement import Placement
 from hotwire_plugin.program import limit_in_fp32
 from hotwire_plugin.receipts import messages
 from hotwire_plugin.snapshot import SnapshotHolder
 from hotwired.node.v1 import node_pb2
+from hotwired.v1 import stats_pb2
+
+_ARMS = {
+    Arm.STABLE: stats_pb2.CANARY_ARM_STABLE,
+    Arm.CANARY: stats_pb2.CANARY_ARM_CANARY,
+    Arm.FALLBACK: stats_pb2.CANARY_ARM_FALLBACK,
+}
 
 
 class Stamp(NamedTuple):
@@ -40,10 +48,17 @@ class EngineRole:
         self._stamp = Stamp(0, enabled=True)
 
     def admit(
-        self, extra_args: dict[str, object] | None, request_id: str, prompt: Prompt
+        self,
+        extra_args: dict[str, object] | None,
+        request_id: str,
+        prompt: Prompt,
+        drawn_by: str | None = None,
     ) -> dict[str, object] | None:
-        """Return the request's extra_args with its specification turned into a program."""
-        granted = self.admission.admit(extra_args, request_id, prompt)
+        """Return the request's extra_args with its specification turned into a program.
+
+        drawn_by: the id that decides on canaries, if it is not the request's; empty for none.
+        """
+        granted = self.admission.admit(extra_args, request_id, prompt, drawn_by)
         if granted.placement is not None:
             with self._lock:
                 self._placements[request_id] = granted.placement
@@ -102,6 +117,15 @@ class EngineRole:
             requests_unsteered_total=counters.requests_unsteered_total,
             dose_decisions_total=counters.dose_decisions_total,
             requests_live=counters.requests_live,
+            canary_requests_total=[
+                stats_pb2.CanaryCount(
+                    vector=use.vector,
+                    revision=use.revision,
+                    arm=_ARMS[use.arm],
+                    requests_total=count,
+                )
+                for use, count in counters.canary_requests_total.items()
+            ],
         )
 
     def stamp(self) -> tuple[Stamp, bool]:

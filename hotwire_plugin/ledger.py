@@ -1,12 +1,16 @@
 """What an engine counts about admission, and which requests run with a program."""
 
 import threading
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from hotwire_plugin.availability import ArmUse
 from hotwire_plugin.op_forms import Direction
+
+MAX_ARMS = 256
+"""The most arms of canaries that are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,7 @@ class EngineCounters:
     requests_total, requests_steered_total: requests admitted, and those with a program.
     requests_unsteered_total: those that asked for steering and run without, by reason.
     dose_decisions_total: dose decisions by outcome. requests_live: with a program, not ended.
+    canary_requests_total: those steered by a vector with a canary, those counted last at the end.
     """
 
     generation: int
@@ -26,6 +31,7 @@ class EngineCounters:
     requests_unsteered_total: Mapping[str, int]
     dose_decisions_total: Mapping[str, int]
     requests_live: int
+    canary_requests_total: Mapping[ArmUse, int] = field(default_factory=dict)
 
 
 class Uses(NamedTuple):
@@ -44,6 +50,7 @@ class Ledger:
         self._steered = 0
         self._unsteered: Counter[str] = Counter()
         self._doses: Counter[str] = Counter()
+        self._arms: OrderedDict[ArmUse, int] = OrderedDict()
         self._live: dict[str, Uses] = {}
         self._directions: Counter[Direction] = Counter()
 
@@ -53,10 +60,12 @@ class Ledger:
         uses: Uses | None,
         reason: str | None,
         dose_outcome: str | None,
+        arms: Sequence[ArmUse] = (),
     ) -> None:
         """Counts a request and, if it uses anything, keeps it as live until finish().
 
-        An id that is live already is replaced: it was admitted again.
+        arms: which revisions it has of vectors with a canary. An id that is live already is
+        replaced: it was admitted again.
         """
         with self._lock:
             self._requests += 1
@@ -69,6 +78,7 @@ class Ledger:
                 self._steered += 1
                 self._live[request_id] = uses
                 self._directions.update(uses.directions)
+                self._count_arms(arms)
 
     def finish(self, request_id: str) -> None:
         """Forgets a request; one that is not live is none of its business."""
@@ -97,7 +107,15 @@ class Ledger:
                 requests_unsteered_total=dict(self._unsteered),
                 dose_decisions_total=dict(self._doses),
                 requests_live=len(self._live),
+                canary_requests_total=dict(self._arms),
             )
+
+    def _count_arms(self, arms: Sequence[ArmUse]) -> None:
+        """Counts by arm; of canaries there may be ever new ones, so the oldest are forgotten."""
+        for use in arms:
+            self._arms[use] = self._arms.pop(use, 0) + 1
+        while len(self._arms) > MAX_ARMS:
+            self._arms.popitem(last=False)
 
     def _revisions(self) -> set[str]:
         return set().union(*{uses.revisions for uses in self._live.values()})

@@ -8,7 +8,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hotwired.dose import DoseMode, DosePolicy
@@ -27,7 +27,9 @@ class VectorMeta:
 
     name: what requests call it. revision: 64 lower-case hex digits. layers: those with a row,
     ascending; empty if any_layer. norms: the L2 norm of each row in that order, one if any_layer.
-    any_layer: whether its one row may be used at any layer.
+    any_layer: whether its one row may be used at any layer. disabled: whether requests that name it
+    are declined. expires: from when on they are, in seconds since the epoch; infinite for never.
+    canary: the revision that canary_percent % of the requests get, None if there is none.
     Raises ValueError if norms and layers don't belong together or layers don't ascend.
     """
 
@@ -36,6 +38,10 @@ class VectorMeta:
     layers: tuple[int, ...]
     norms: tuple[float, ...]
     any_layer: bool = False
+    disabled: bool = False
+    expires: float = math.inf
+    canary: "VectorMeta | None" = None
+    canary_percent: float = 0.0
     _norm_by_layer: Mapping[int, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -162,15 +168,39 @@ def _engine_policy(policy: "policy_pb2.Policy") -> EnginePolicy:
 
 def _meta(vector: "node_pb2.SnapshotVector", known: Mapping[str, VectorMeta]) -> VectorMeta:
     meta = known.get(vector.name)
-    if meta is not None and meta.revision == vector.revision:
+    if meta is None or meta.revision != vector.revision:
+        meta = VectorMeta(
+            name=vector.name,
+            revision=vector.revision,
+            layers=tuple(vector.layers),
+            norms=tuple(vector.norms),
+            any_layer=vector.any_layer,
+        )
+    return _with_terms(meta, vector)
+
+
+def _with_terms(meta: VectorMeta, vector: "node_pb2.SnapshotVector") -> VectorMeta:
+    """Returns a vector with the flags and the canary of its name; itself if it has those."""
+    expires = math.inf
+    if vector.HasField("expire_time"):
+        expires = vector.expire_time.seconds + vector.expire_time.nanos / 1e9
+    canary, percent = vector.canary.revision or None, vector.canary.percent
+    held = meta.canary.revision if meta.canary is not None else None
+    terms = (vector.disabled, expires, canary, percent)
+    if terms == (meta.disabled, meta.expires, held, meta.canary_percent):
         return meta
-    return VectorMeta(
-        name=vector.name,
-        revision=vector.revision,
-        layers=tuple(vector.layers),
-        norms=tuple(vector.norms),
-        any_layer=vector.any_layer,
+    return replace(
+        meta,
+        disabled=vector.disabled,
+        expires=expires,
+        canary=_canary(meta, vector.canary) if canary is not None else None,
+        canary_percent=percent,
     )
+
+
+def _canary(meta: VectorMeta, canary: "node_pb2.SnapshotCanary") -> VectorMeta:
+    norms = tuple(canary.norms)
+    return VectorMeta(meta.name, canary.revision, meta.layers, norms, meta.any_layer)
 
 
 def _dose_policy(policy: "policy_pb2.Policy") -> DosePolicy:

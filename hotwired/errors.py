@@ -9,6 +9,8 @@ HotwireError
 │   ├── DigestMismatch
 │   ├── SizeMismatch
 │   ├── UploadInvalid
+│   ├── ExpireTimeInvalid
+│   ├── CanaryInvalid
 │   ├── PolicyInvalid
 │   ├── FieldMaskInvalid
 │   ├── PageInvalid
@@ -16,6 +18,7 @@ HotwireError
 │   └── RequestInvalid
 ├── VectorNotFound           NOT_FOUND
 ├── ReceiptNotFound          NOT_FOUND
+├── CanaryNotFound           NOT_FOUND
 ├── Conflict                 ABORTED: read again, then retry
 │   ├── RevisionMismatch
 │   ├── EtagMismatch
@@ -51,19 +54,17 @@ HotwireError
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import grpc
-from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+
+from hotwired.error_details import VALUE_LIMIT, bad_request, packed
 
 DOMAIN = "hotwired"
 DETAILS_KEY = "grpc-status-details-bin"
 
-# A status travels in HTTP/2 trailers, of which gRPC takes 8 KiB.
 _MESSAGE_LIMIT = 1000
-_VALUE_LIMIT = 256
-_MAX_VIOLATIONS = 8
 
 
 class HotwireError(Exception):
@@ -126,6 +127,14 @@ class UploadInvalid(InvalidInput):
     """The messages of an upload are not one header and then chunks, or one of them is malformed."""
 
 
+class ExpireTimeInvalid(InvalidInput):
+    """The moment at which a vector is to expire is malformed, or not ahead."""
+
+
+class CanaryInvalid(InvalidInput):
+    """A canary's share is out of range, or it is the revision that its name has already."""
+
+
 class PolicyInvalid(InvalidInput):
     """A value of the policy is out of range."""
 
@@ -154,6 +163,12 @@ class VectorNotFound(HotwireError):
 
 class ReceiptNotFound(HotwireError):
     """No engine keeps a receipt of this request."""
+
+    code = grpc.StatusCode.NOT_FOUND
+
+
+class CanaryNotFound(HotwireError):
+    """The vector has no canary."""
 
     code = grpc.StatusCode.NOT_FOUND
 
@@ -324,29 +339,12 @@ def to_status(exc: BaseException) -> status_pb2.Status:
     The one place of mapping: what is not ours becomes INTERNAL, never UNKNOWN.
     """
     error = known(exc)
-    metadata = {key: value[:_VALUE_LIMIT] for key, value in error.metadata.items()}
+    metadata = {key: value[:VALUE_LIMIT] for key, value in error.metadata.items()}
     details = [
-        _packed(error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata))
+        packed(error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata))
     ]
     if error.violations:
-        details.append(_packed(_bad_request(error.violations)))
+        details.append(packed(bad_request(error.violations)))
     return status_pb2.Status(
         code=error.code.value[0], message=error.message[:_MESSAGE_LIMIT], details=details
     )
-
-
-def _bad_request(violations: tuple[tuple[str, str], ...]) -> error_details_pb2.BadRequest:
-    return error_details_pb2.BadRequest(
-        field_violations=[
-            error_details_pb2.BadRequest.FieldViolation(
-                field=field[:_VALUE_LIMIT], description=description[:_VALUE_LIMIT]
-            )
-            for field, description in violations[:_MAX_VIOLATIONS]
-        ]
-    )
-
-
-def _packed(message: Any) -> any_pb2.Any:
-    packed = any_pb2.Any()
-    packed.Pack(message)
-    return packed

@@ -11,15 +11,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from hotwired import names, policy
-from hotwired.errors import MutationTimeout, RevisionMismatch, shown
+from hotwired import names, policy, vectors
+from hotwired.errors import MutationTimeout, shown
 from hotwired.fleet import Fleet
 from hotwired.log import get
 from hotwired.node_link import NodeLink
 from hotwired.plan import Outcome, is_settled
 from hotwired.reconcile import Reconciler
 from hotwired.registry import Audit, Change
-from hotwired.snapshot import Desired
 from hotwired.staging import Caller, stage_everywhere, targets
 from hotwired.store import Store
 from hotwired.upload import Upload
@@ -69,9 +68,11 @@ class Mutations:
     async def register(self, upload: Upload, caller: Caller) -> Registered:
         """Registers a vector.
 
-        Raises VectorShapeMismatch, VectorNotFinite, NodeRejected, MutationTimeout, StoreFull or
-        StoreUnavailable; nothing is changed then.
+        Raises VectorShapeMismatch, VectorNotFinite, VectorNotFound, CanaryInvalid,
+        ExpireTimeInvalid, NodeRejected, MutationTimeout, StoreFull or StoreUnavailable; nothing is
+        changed then.
         """
+        upload = self._for_name(upload)
         links = targets(upload, self._fleet)
         revision = upload.vector.revision
         with self._store.pended(revision):
@@ -91,6 +92,17 @@ class Mutations:
         if upload.validate_only:
             return Registered(vector, unchanged, self._result())
         return Registered(vector, unchanged, await self._converge(caller, revision))
+
+    async def update(self, request: pb.UpdateVectorRequest, caller: Caller) -> Registered:
+        """Changes a vector's flags or its canary.
+
+        Raises VectorNotFound, RevisionMismatch, FieldMaskInvalid, ExpireTimeInvalid, CanaryInvalid,
+        CanaryNotFound, MutationTimeout or StoreUnavailable.
+        """
+        vector, unchanged = await self._finish(lambda: self._update(request, caller), caller)
+        if request.validate_only:
+            return Registered(vector, unchanged, self._result())
+        return Registered(vector, unchanged, await self._converge(caller))
 
     async def delete(
         self, request: pb.DeleteVectorRequest, caller: Caller
@@ -163,8 +175,22 @@ class Mutations:
 
     def _is_known(self, upload: Upload) -> bool:
         """Whether the name has this revision, with the same model, metadata and dtype, already."""
-        entry = self._store.desired.entries.get(upload.vector.name)
-        return entry is not None and _says_the_same(entry.vector, upload.vector)
+        return vectors.says(self._current(upload.vector.name), upload)
+
+    def _current(self, name: str) -> vector_pb2.Vector | None:
+        entry = self._store.desired.entries.get(name)
+        return entry.vector if entry is not None else None
+
+    def _for_name(self, upload: Upload) -> Upload:
+        """Returns an upload as its name can have it, as of now."""
+        if upload.canary_percent is None:
+            return upload
+        return vectors.for_name(upload, self._existing(upload.vector.name))
+
+    def _existing(self, name: str) -> vector_pb2.Vector:
+        if (vector := self._current(name)) is None:
+            raise names.not_found(name, self._store.desired.entries)
+        return vector
 
     async def _prepare(self, upload: Upload, links: list[NodeLink], caller: Caller) -> None:
         """Stages a vector and, meanwhile, writes its blob. Raises what failed, a refusal first."""
@@ -187,28 +213,44 @@ class Mutations:
         return task
 
     async def _register(self, upload: Upload, caller: Caller) -> tuple[vector_pb2.Vector, bool]:
-        desired = self._store.desired
-        vector = _next_vector(upload.vector, desired)
-        if self._is_known(upload):
-            if not upload.validate_only:
-                # It may have been found damaged: this puts it back.
-                await self._store.write_blob(vector.revision, upload.canonical)
-            return desired.entries[vector.name].vector, True
-        if not upload.validate_only:
-            await self._apply(_registration(vector, desired, caller), upload.canonical)
-        return vector, False
+        # The name may be another than it was when the upload was checked.
+        upload, generation = self._for_name(upload), self._store.desired.generation + 1
+        current, revision = self._current(upload.vector.name), upload.vector.revision
+        vector = vectors.registered(upload, current, generation, time.time())
+        unchanged = vector == current
+        if upload.validate_only:
+            return vector, unchanged
+        if unchanged:
+            # It may have been found damaged: this puts it back.
+            await self._store.write_blob(revision, upload.canonical)
+        else:
+            change = Change(generation, _registration(upload, vector, current, caller), put=vector)
+            await self._apply(change, (revision, upload.canonical))
+        return vector, unchanged
+
+    async def _update(
+        self, request: pb.UpdateVectorRequest, caller: Caller
+    ) -> tuple[vector_pb2.Vector, bool]:
+        current, generation = self._existing(request.name), self._store.desired.generation + 1
+        vector = vectors.updated(current, request, generation, time.time())
+        unchanged = vector == current
+        if not (unchanged or request.validate_only):
+            audit = Audit(
+                "update",
+                caller.peer,
+                vector.name,
+                old=current.revision,
+                new=vector.revision,
+                detail=vectors.detail(vector),
+            )
+            await self._apply(Change(generation, audit, put=vector))
+        return vector, unchanged
 
     async def _delete(self, request: pb.DeleteVectorRequest, caller: Caller) -> vector_pb2.Vector:
         desired = self._store.desired
-        entry = desired.entries.get(request.name)
-        if entry is None:
-            raise names.not_found(request.name, desired.entries)
-        vector = entry.vector
+        vector = self._existing(request.name)
         if request.revision and request.revision != vector.revision:
-            raise RevisionMismatch(
-                f"{vector.name!r} points to {vector.revision}, not to {shown(request.revision)}",
-                metadata={"expected": shown(request.revision), "actual": vector.revision},
-            )
+            raise vectors.mismatch(vector.name, request.revision, vector.revision)
         audit = Audit("delete", caller.peer, vector.name, old=vector.revision)
         await self._apply(Change(desired.generation + 1, audit, delete=vector.name))
         return vector
@@ -231,7 +273,7 @@ class Mutations:
             await self._apply(Change(desired.generation + 1, audit, policy=wanted))
         return wanted
 
-    async def _apply(self, change: Change, blob: bytes | None = None) -> None:
+    async def _apply(self, change: Change, blob: tuple[str, bytes] | None = None) -> None:
         await self._store.apply(change, blob)
         audit = change.audit
         get().info(
@@ -267,39 +309,17 @@ class Mutations:
         return Result(self._store.desired.generation, converged, nodes)
 
 
-def _next_vector(uploaded: vector_pb2.Vector, desired: Desired) -> vector_pb2.Vector:
-    """Returns a vector with the times and the generation that its name has or will have."""
-    vector = vector_pb2.Vector()
-    vector.CopyFrom(uploaded)
-    now = policy.timestamp(time.time())
-    entry = desired.entries.get(vector.name)
-    vector.create_time.CopyFrom(entry.vector.create_time if entry else now)
-    if entry is not None and entry.vector.revision == vector.revision:
-        vector.update_time.CopyFrom(entry.vector.update_time)
-        vector.generation = entry.vector.generation
-    else:
-        vector.update_time.CopyFrom(now)
-        vector.generation = desired.generation + 1
-    return vector
-
-
-def _says_the_same(left: vector_pb2.Vector, right: vector_pb2.Vector) -> bool:
-    return (left.revision, left.model, left.source_dtype, left.metadata) == (
-        right.revision,
-        right.model,
-        right.source_dtype,
-        right.metadata,
-    )
-
-
-def _registration(vector: vector_pb2.Vector, desired: Desired, caller: Caller) -> Change:
-    entry = desired.entries.get(vector.name)
-    audit = Audit(
-        "register",
+def _registration(
+    upload: Upload, vector: vector_pb2.Vector, current: vector_pb2.Vector | None, caller: Caller
+) -> Audit:
+    before, file = current or vector_pb2.Vector(), upload.vector
+    is_canary = upload.canary_percent is not None
+    more = {"model": shown(file.model), "largest_norm": f"{max(file.norms):.6g}"}
+    return Audit(
+        "register_canary" if is_canary else "register",
         caller.peer,
         vector.name,
-        old=entry.vector.revision if entry else "",
-        new=vector.revision,
-        detail={"model": shown(vector.model), "largest_norm": f"{max(vector.norms):.6g}"},
+        old=before.canary.revision if is_canary else before.revision,
+        new=file.revision,
+        detail={**more, **vectors.detail(vector)},
     )
-    return Change(desired.generation + 1, audit, put=vector)

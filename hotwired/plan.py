@@ -37,8 +37,8 @@ class Plan:
     """The desired state as one instance can have it.
 
     A vector that a worker refuses, or whose blob is unreadable while a worker lacks it, is left
-    out for the whole instance: it must not hold up the others, nor the policy. If a worker can't
-    steer, all vectors are: ranks would part.
+    out for the whole instance: it must not hold up the others, nor the policy. Of one whose canary
+    alone is so, the canary is left out. If a worker can't steer, all vectors are: ranks would part.
 
     key: tells two snapshots apart. steerable: whether all workers can steer.
     """
@@ -73,11 +73,8 @@ class Plan:
             return []
         if not self.left_out:
             return self._fitting.entries.values()
-        return [
-            entry
-            for entry in self._fitting.entries.values()
-            if entry.vector.revision in self._revisions
-        ]
+        left = (entry.without(self.left_out) for entry in self._fitting.entries.values())
+        return [entry for entry in left if entry is not None]
 
     def lacks(self, worker: NodeLink) -> frozenset[str]:
         """Returns the revisions that a worker needs before the snapshot may be used."""

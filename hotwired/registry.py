@@ -50,8 +50,9 @@ CREATE TABLE audit (
 class Audit:
     """Who changed what.
 
-    action: "register", "delete", "set_policy" or "overtake". peer: the caller, as gRPC names it.
-    vector: its name, if one. old, new: revision or etag before and after. detail: more, for JSON.
+    action: "register", "register_canary", "update", "delete", "set_policy" or "overtake".
+    peer: the caller, as gRPC names it. vector: its name, if one. old, new: revision or etag before
+    and after. detail: more, for JSON.
     """
 
     action: str

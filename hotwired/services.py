@@ -90,6 +90,17 @@ class SteeringService(steering_service_pb2_grpc.SteeringServiceServicer):
         )
 
     @unary
+    async def UpdateVector(
+        self, request: pb.UpdateVectorRequest, context: Context
+    ) -> pb.UpdateVectorResponse:
+        who = caller(context, self._limits.default_deadline_seconds)
+        done = await self._mutations.update(request, who)
+        note(vector=done.vector.name, generation=done.result.generation)
+        return pb.UpdateVectorResponse(
+            vector=done.vector, unchanged=done.unchanged, **_result_fields(done.result)
+        )
+
+    @unary
     async def DeleteVector(
         self, request: pb.DeleteVectorRequest, context: Context
     ) -> pb.DeleteVectorResponse:

@@ -1,6 +1,6 @@
 """The desired state of all engines, and the part of it that one model can use."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -36,8 +36,42 @@ class Entry:
             layers=vector.layers,
             norms=vector.norms,
             any_layer=vector.any_layer,
+            disabled=vector.disabled,
+            expire_time=vector.expire_time if vector.HasField("expire_time") else None,
+            canary=_in_snapshot(vector.canary) if vector.HasField("canary") else None,
         )
         return cls(vector, in_snapshot)
+
+    @property
+    def revisions(self) -> tuple[str, ...]:
+        """The revision that the name points to and, if there is one, its canary's."""
+        return revisions_of(self.vector)
+
+    def without(self, revisions: Container[str]) -> "Entry | None":
+        """Returns what is left if no request may get these; None without the name's own.
+
+        Without its canary all requests get the name's own.
+        """
+        if self.vector.revision in revisions:
+            return None
+        if not self.vector.HasField("canary") or self.vector.canary.revision not in revisions:
+            return self
+        in_snapshot = node_pb2.SnapshotVector()
+        in_snapshot.CopyFrom(self.in_snapshot)
+        in_snapshot.ClearField("canary")
+        return Entry(self.vector, in_snapshot)
+
+
+def revisions_of(vector: vector_pb2.Vector) -> tuple[str, ...]:
+    """Returns the revision that a vector points to and, if there is one, its canary's."""
+    canary = (vector.canary.revision,) if vector.HasField("canary") else ()
+    return (vector.revision, *canary)
+
+
+def _in_snapshot(canary: vector_pb2.Canary) -> node_pb2.SnapshotCanary:
+    return node_pb2.SnapshotCanary(
+        revision=canary.revision, norms=canary.norms, percent=canary.percent
+    )
 
 
 class Fitting:
@@ -45,7 +79,9 @@ class Fitting:
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
         self.entries = entries
-        self.revisions = frozenset(entry.in_snapshot.revision for entry in entries.values())
+        self.revisions = frozenset(
+            revision for entry in entries.values() for revision in entry.revisions
+        )
 
     def changed(self, facts: Facts, delete: str, entry: Entry | None) -> "Fitting":
         """Returns what fits after one name was deleted, or given another entry."""
@@ -87,8 +123,8 @@ class Desired:
         )
 
     def names_of(self, revision: str) -> list[str]:
-        """Returns the names that point to a revision."""
-        return [n for n, entry in self.entries.items() if entry.vector.revision == revision]
+        """Returns the names that point to a revision, or have it as their canary."""
+        return [n for n, entry in self.entries.items() if revision in entry.revisions]
 
     def fitting(self, facts: Facts) -> "Fitting":
         """Returns the entries that fit a model."""

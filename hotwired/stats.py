@@ -102,6 +102,7 @@ def engine_stats(instance_id: str, group: Group) -> stats_pb2.EngineStats:
         slots_capacity=most(lambda w: w.slots_capacity),
         fill_steps_total=most(lambda w: w.fill_steps_total),
         fill_seconds_total=max((w.fill_seconds_total for w in workers), default=0.0),
+        canary_requests_total=engine.canary_requests_total,
     )
     _most_by_reason(stats.program_errors_total, workers)
     return stats

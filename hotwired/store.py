@@ -3,7 +3,7 @@
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import ParamSpec, TypeVar
 from hotwired.blobs import BlobDir
 from hotwired.registry import Change, Registry, Stored, translated
 from hotwired.snapshot import Desired, Entry
+from hotwired.v1 import vector_pb2
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -36,7 +37,7 @@ class Store:
         """Reads what is stored and removes leftovers. Raises as Registry.open."""
         has_blobs = self._blobs.directory.is_dir() and any(self._blobs.directory.iterdir())
         stored = self._registry.open(may_create=not has_blobs)
-        self._blobs.open({vector.revision: vector.size_bytes for vector in stored.vectors})
+        self._blobs.open(_sizes(stored.vectors))
         self.desired = _desired(stored)
 
     def close(self) -> None:
@@ -78,10 +79,11 @@ class Store:
         if not self.desired.names_of(revision) and self.pending[revision] <= 1:
             await self._on_disk(self._blobs.remove, revision)
 
-    async def apply(self, change: Change, blob: bytes | None = None) -> Desired:
+    async def apply(self, change: Change, blob: tuple[str, bytes] | None = None) -> Desired:
         """Stores a change, its blob first, and returns the new desired state.
 
-        Raises StoreFull, StoreUnavailable or StoreCorrupt; nothing is changed then.
+        blob: a revision and its canonical bytes. Raises StoreFull, StoreUnavailable or
+        StoreCorrupt; nothing is changed then.
         """
         await self._on_disk(self._apply, change, blob)
         before = self.desired
@@ -92,14 +94,13 @@ class Store:
             await self._on_disk(self._blobs.remove, revision)
         return self.desired
 
-    def _apply(self, change: Change, blob: bytes | None) -> None:
-        revision = change.put.revision if change.put is not None else ""
-        added = self._blobs.put(revision, blob) if blob is not None else False
+    def _apply(self, change: Change, blob: tuple[str, bytes] | None) -> None:
+        added = blob[0] if blob is not None and self._blobs.put(*blob) else None
         try:
             self._registry.apply(change)
         except BaseException:
-            if added:
-                self._blobs.remove(revision)
+            if added is not None:
+                self._blobs.remove(added)
             raise
 
     async def _on_disk(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -116,9 +117,15 @@ def _desired(stored: Stored) -> Desired:
 
 
 def _dropped(before: Desired, after: Desired, change: Change) -> list[str]:
-    """Returns the revision that a change left without a name, if it did."""
+    """Returns the revisions that a change left without a name."""
     name = change.delete or (change.put.name if change.put is not None else "")
     entry = before.entries.get(name)
-    if entry is None or after.names_of(entry.vector.revision):
-        return []
-    return [entry.vector.revision]
+    had = entry.revisions if entry is not None else ()
+    return [revision for revision in had if not after.names_of(revision)]
+
+
+def _sizes(vectors: Sequence[vector_pb2.Vector]) -> dict[str, int]:
+    """Returns the bytes of each revision that vectors point to or have as their canary."""
+    sizes = {vector.revision: vector.size_bytes for vector in vectors}
+    canaries = (vector.canary for vector in vectors if vector.HasField("canary"))
+    return sizes | {canary.revision: canary.size_bytes for canary in canaries}

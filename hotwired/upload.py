@@ -3,14 +3,18 @@
 import asyncio
 import hashlib
 import re
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from hotwired import names
+from google.protobuf import timestamp_pb2
+
+from hotwired import expiry, names
 from hotwired.config import Limits
 from hotwired.decoding import checked
 from hotwired.errors import (
+    CanaryInvalid,
     DigestMismatch,
     HotwireError,
     InvalidInput,
@@ -36,13 +40,17 @@ _CANCELLED_SECONDS = 0.02
 class Upload:
     """A vector as uploaded and checked, without times and a generation.
 
-    data: its rows. canonical: its bytes, whose sha256 is vector.revision.
+    data: its rows. canonical: its bytes, whose sha256 is vector.revision. expire_time: when the
+    name is to expire, None if that is not said. canary_percent: its share of requests if it is to
+    be the canary, else None.
     """
 
     vector: vector_pb2.Vector
     data: VectorData
     canonical: bytes
     validate_only: bool
+    expire_time: timestamp_pb2.Timestamp | None = None
+    canary_percent: float | None = None
 
 
 class Uploads:
@@ -112,6 +120,9 @@ class Uploads:
             raise invalid(UploadInvalid, "header.size_bytes", "Must be above 0.")
         if len(header.model) > _MODEL_LIMIT:
             raise invalid(UploadInvalid, "header.model", f"At most {_MODEL_LIMIT} characters.")
+        expiry.asked(header, time.time(), "header.")
+        if header.HasField("canary_percent"):
+            check_percent(header.canary_percent, "header.canary_percent")
         if header.size_bytes > self._limits.max_vector_bytes:
             raise VectorTooLarge(
                 f"the file has {header.size_bytes} bytes; "
@@ -177,6 +188,12 @@ def invalid(cls: type[InvalidInput], field: str, problem: str) -> HotwireError:
     return cls(f"{field}: {problem}", violations=((field, problem),))
 
 
+def check_percent(percent: float, field: str) -> None:
+    """Raises CanaryInvalid, blaming a field, unless a share is above 0 and below 100."""
+    if not 0.0 < percent < 100.0:
+        raise invalid(CanaryInvalid, field, f"{percent:g} is not above 0 and below 100.")
+
+
 def _wrong_size(expected: int, actual: int, came: str) -> HotwireError:
     return SizeMismatch(
         f"{actual} {came}; {expected} were declared",
@@ -207,4 +224,11 @@ def _checked(header: pb.RegisterVectorHeader, data: bytearray) -> Upload:
         source_dtype=parsed.source_dtype,
         metadata=parsed.metadata,
     )
-    return Upload(vector, parsed, canonical, header.validate_only)
+    return Upload(
+        vector,
+        parsed,
+        canonical,
+        header.validate_only,
+        expire_time=expiry.asked(header, time.time(), "header."),
+        canary_percent=header.canary_percent if header.HasField("canary_percent") else None,
+    )

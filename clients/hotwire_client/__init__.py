@@ -30,24 +30,31 @@ from hotwire_client.errors import (
     UnknownError,
     Violation,
 )
+from hotwire_client.requests import VectorUpdate
 from hotwired.v1.node_pb2 import Node, NodeOutcome, NodeRole, NodeState
 from hotwired.v1.policy_pb2 import DefaultMode, DoseMode, Policy
 from hotwired.v1.receipt_pb2 import Receipt, ReceiptOp
-from hotwired.v1.stats_pb2 import EngineStats, Stats
+from hotwired.v1.stats_pb2 import CanaryArm, CanaryCount, EngineStats, Stats
 from hotwired.v1.steering_service_pb2 import (
+    CanaryAction,
     DeleteVectorResponse,
     GetPolicyResponse,
     GetReceiptsResponse,
     ListNodesResponse,
     RegisterVectorResponse,
     SetPolicyResponse,
+    UpdateVectorResponse,
 )
-from hotwired.v1.vector_pb2 import Vector
+from hotwired.v1.vector_pb2 import Canary, Vector
 
 __all__ = [
     "AbortedError",
     "AlreadyExistsError",
     "AsyncClient",
+    "Canary",
+    "CanaryAction",
+    "CanaryArm",
+    "CanaryCount",
     "CancelledError",
     "Client",
     "DataLossError",
@@ -81,7 +88,9 @@ __all__ = [
     "UnavailableError",
     "UnimplementedError",
     "UnknownError",
+    "UpdateVectorResponse",
     "Vector",
+    "VectorUpdate",
     "Violation",
     "default_server",
     "run_dir",

@@ -54,14 +54,34 @@ class AsyncClient:
         *,
         name: str | None = None,
         model: str = "",
+        ttl: float | None = None,
+        canary_percent: float | None = None,
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> api.RegisterVectorResponse:
         """Registers a safetensors file, given by its path or as bytes; see `Client`."""
         upload = await asyncio.to_thread(
-            requests.upload, source, name, model, validate_only=validate_only
+            requests.upload,
+            source,
+            name,
+            model,
+            ttl=ttl,
+            canary_percent=canary_percent,
+            validate_only=validate_only,
         )
         return await self._call(self._stub.RegisterVector, upload.messages(), timeout)
+
+    async def update_vector(
+        self,
+        name: str,
+        update: requests.VectorUpdate,
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> api.UpdateVectorResponse:
+        """Changes a vector's flags or its canary; see `Client`."""
+        request = update.request(name, validate_only=validate_only)
+        return await self._call(self._stub.UpdateVector, request, timeout)
 
     async def get_vector(self, name: str, *, timeout: float | None = None) -> Vector:
         """Returns the vector that the name points to."""

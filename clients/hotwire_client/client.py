@@ -63,6 +63,8 @@ class Client:
         *,
         name: str | None = None,
         model: str = "",
+        ttl: float | None = None,
+        canary_percent: float | None = None,
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> api.RegisterVectorResponse:
@@ -71,12 +73,39 @@ class Client:
         Returns once every node uses the vector, or shortly before the deadline with
         `converged` false. The name is the file's stem unless one is given; bytes need one.
 
+        With a `ttl`, in seconds, the name expires after that. With a `canary_percent`, above 0 and
+        below 100, the file becomes the canary of a name that is there: so many of the requests get
+        it, the others what the name points to.
+
         Raises:
             OSError: The file cannot be read.
-            ValueError: The source is bytes and no name is given.
+            ValueError: The source is bytes and no name is given, or the ttl is no finite time.
         """
-        upload = requests.upload(source, name, model, validate_only=validate_only)
+        upload = requests.upload(
+            source,
+            name,
+            model,
+            ttl=ttl,
+            canary_percent=canary_percent,
+            validate_only=validate_only,
+        )
         return self._call(self._stub.RegisterVector, upload.messages(), timeout)
+
+    def update_vector(
+        self,
+        name: str,
+        update: requests.VectorUpdate,
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> api.UpdateVectorResponse:
+        """Changes a vector's flags or its canary, and returns once every node uses the change.
+
+        Raises:
+            ValueError: The ttl is not a number, or more than a duration holds.
+        """
+        request = update.request(name, validate_only=validate_only)
+        return self._call(self._stub.UpdateVector, request, timeout)
 
     def get_vector(self, name: str, *, timeout: float | None = None) -> Vector:
         """Returns the vector that the name points to."""

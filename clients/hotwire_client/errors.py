@@ -3,7 +3,7 @@
     HotwireError              code, reason, message, metadata, violations
     ├── CancelledError            CANCELLED
     ├── UnknownError              UNKNOWN
-    ├── InvalidArgumentError      INVALID_ARGUMENT     NAME_INVALID, VECTOR_FORMAT_INVALID, ...
+    ├── InvalidArgumentError      INVALID_ARGUMENT     NAME_INVALID, CANARY_INVALID, ...
     ├── DeadlineExceededError     DEADLINE_EXCEEDED    UPLOAD_STALLED, DEADLINE_EXCEEDED
     ├── NotFoundError             NOT_FOUND            VECTOR_NOT_FOUND, RECEIPT_NOT_FOUND
     ├── AlreadyExistsError        ALREADY_EXISTS

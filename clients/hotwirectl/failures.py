@@ -10,9 +10,11 @@ from hotwirectl import exit_codes
 
 # The next step, where there is one.
 _HINTS = {
+    "CANARY_NOT_FOUND": "`hotwirectl register FILE --canary PERCENT` gives it one",
     "DAEMON_UNREACHABLE": "start it with `hotwired serve`, or name its address with --server",
     "DEADLINE_EXCEEDED": "allow more time with --timeout; what was asked for may have happened",
     "ETAG_MISMATCH": "`hotwirectl policy show` prints the policy in force",
+    "EXPIRE_TIME_INVALID": "`hotwirectl vector set NAME --no-ttl` lets it never expire",
     "MUTATION_TIMEOUT": "nothing was changed; allow more time with --timeout",
     "NAME_INVALID": "give another name with --name",
     "NODE_REJECTED": "`hotwirectl nodes` shows what each node says",

@@ -13,7 +13,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 import click
 
 from hotwire_client import HotwireError
-from hotwirectl import exit_codes, failures, policy, receipts, status, vectors
+from hotwirectl import exit_codes, failures, policy, receipts, status, vector, vectors
 from hotwirectl.completion import COMPLETE_VAR, PROGRAM, completion
 from hotwirectl.printers import stdio
 from hotwirectl.settings import FORMATS, Group, Settings
@@ -46,6 +46,7 @@ for _command in (
     vectors.list_command,
     vectors.show,
     vectors.delete,
+    vector.vector,
     policy.policy,
     policy.off,
     policy.on,

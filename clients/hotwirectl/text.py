@@ -79,6 +79,11 @@ def yes(value: bool) -> str:  # noqa: FBT001 - it is the value itself
     return "yes" if value else "no"
 
 
+def remaining(moment: Timestamp, now: float | None = None) -> str:
+    """Returns the time until then in its largest unit, and "0s" once it has passed."""
+    return duration(moment.seconds - (time.time() if now is None else now))
+
+
 def moment(timestamp: Timestamp) -> str:
     """Returns the time in UTC to the second, with its age."""
     if not timestamp.seconds:

@@ -7,6 +7,7 @@ import click
 from hotwire_client import Client, HotwireError, Vector
 from hotwirectl import changes, views
 from hotwirectl.settings import Command, Settings, pass_settings
+from hotwirectl.terms import canary_option, ttl_option
 from hotwired.v1.steering_service_pb2 import ListVectorsResponse
 
 _SUFFIX = ".safetensors"
@@ -42,23 +43,38 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--name", help="The vector's name.  [default: the file's name up to its suffix]")
 @click.option("--model", default="", help="The model it was made for: only its engines get it.")
+@ttl_option(
+    help="When the name expires, such as 24h or 1d12h from now.  [default: it keeps its own]"
+)
+@canary_option(help="Make FILE the canary of NAME, which so many of the requests get.")
 @click.option("--dry-run", is_flag=True, help="Check everything, on the nodes too; change nothing.")
 @pass_settings
 def register(
-    settings: Settings, file: Path, name: str | None, model: str, *, dry_run: bool
+    settings: Settings,
+    file: Path,
+    name: str | None,
+    model: str,
+    *,
+    ttl: float | None,
+    canary: float | None,
+    dry_run: bool,
 ) -> None:
     """Register the vector in FILE.
 
     FILE is a .safetensors file with one tensor [layers, hidden], or a tensor `layers.N` for each
     layer. A name that is registered already is pointed to the new vector; requests under way
-    keep the one they have. The command ends once every node uses it.
+    keep the one they have. With --canary it stays as it is, but for a share of new requests. The
+    command ends once every node uses it.
     """
     _check_suffix(file)
     with settings.client() as client:
-        response = client.register_vector(file, name=name, model=model, validate_only=dry_run)
-    verb = "unchanged" if response.unchanged else "registered"
-    what = f"vector/{response.vector.name} {'valid' if dry_run else verb}"
-    changes.report(settings, response, what, revision=response.vector.revision, dry_run=dry_run)
+        response = client.register_vector(
+            file, name=name, model=model, ttl=ttl, canary_percent=canary, validate_only=dry_run
+        )
+    vector, verb = response.vector, "unchanged" if response.unchanged else "registered"
+    what = f"vector/{vector.name} {'valid' if dry_run else verb}"
+    facts = views.canary_facts(vector) if canary is not None else []
+    changes.report(settings, response, what, revision=vector.revision, facts=facts, dry_run=dry_run)
 
 
 @click.command("list", cls=Command)
@@ -90,12 +106,12 @@ def show(settings: Settings, name: str) -> None:
 )
 @pass_settings
 def delete(settings: Settings, name: str, revision: str) -> None:
-    """Delete the vector NAME.
+    """Delete the vector NAME, and its canary if it has one.
 
     Requests under way keep it until they end.
     """
     with settings.client() as client:
-        whole = _whole_revision(client, name, revision)
+        whole = whole_revision(client, name, revision)
         response = client.delete_vector(name, revision=whole)
     what = f"vector/{response.vector.name} deleted"
     changes.report(settings, response, what, revision=response.vector.revision)
@@ -112,7 +128,7 @@ def _check_suffix(file: Path) -> None:
     )
 
 
-def _whole_revision(client: Client, name: str, given: str) -> str:
+def whole_revision(client: Client, name: str, given: str) -> str:
     """Returns the revision that a prefix stands for; the daemon has the last word on it."""
     if not _MIN_PREFIX <= len(given) < _REVISION_LENGTH:
         return given

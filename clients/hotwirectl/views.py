@@ -1,8 +1,10 @@
 """What results look like to people: pure functions from messages to text."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from hotwire_client import (
+    CanaryArm,
     DefaultMode,
     DoseMode,
     EngineStats,
@@ -21,6 +23,8 @@ _SHORT_REVISION = 8
 _MICROSECONDS = 1e6
 # The lines of a watch come one by one, so their columns cannot be as wide as the widest value.
 _SAMPLE_WIDTH = 8
+_VECTOR_TITLES = ("NAME", "REVISION", "LAYERS", "WIDTH", "DTYPE", "SIZE", "MODEL")
+_CANARY_TITLES = ("ENGINE", "VECTOR", "REVISION", "ARM", "REQUESTS")
 
 
 def short(revision: str) -> str:
@@ -30,7 +34,7 @@ def short(revision: str) -> str:
 
 def vectors(items: Sequence[Vector]) -> str:
     """One line for each vector."""
-    titles = ("NAME", "REVISION", "LAYERS", "WIDTH", "DTYPE", "SIZE", "MODEL", "AGE")
+    titles = (*_VECTOR_TITLES, "STATE", "EXPIRES", "CANARY", "AGE")
     rows = (
         (
             v.name,
@@ -40,6 +44,9 @@ def vectors(items: Sequence[Vector]) -> str:
             v.source_dtype,
             text.size(v.size_bytes),
             v.model,
+            state(v),
+            text.remaining(v.expire_time) if v.HasField("expire_time") else "-",
+            f"{short(v.canary.revision)} {_percent(v)}" if v.HasField("canary") else "-",
             text.age(v.create_time),
         )
         for v in items
@@ -54,6 +61,8 @@ def vector(v: Vector) -> str:
             ("name", v.name),
             ("revision", v.revision),
             ("model", v.model),
+            ("state", state(v)),
+            ("expires", _expires(v)),
             ("layers", _layers(v)),
             ("width", str(v.hidden_size)),
             ("dtype", v.source_dtype),
@@ -62,11 +71,57 @@ def vector(v: Vector) -> str:
             ("created", text.moment(v.create_time)),
             ("updated", text.moment(v.update_time)),
             *((f"metadata.{text.escaped(k)}", v.metadata[k]) for k in sorted(v.metadata)),
+            *(_canary(v) if v.HasField("canary") else []),
         ]
     )
     names = ["any"] if v.any_layer else [str(layer) for layer in v.layers]
-    norms = [text.number(norm) for norm in v.norms]
-    return head + "\n\n" + text.columns(("LAYER", "NORM"), zip(names, norms, strict=False))
+    columns = [names, list(map(text.number, v.norms)), list(map(text.number, v.canary.norms))]
+    titles = ("LAYER", "NORM", "CANARY")[: 3 if v.HasField("canary") else 2]
+    rows = zip(*columns[: len(titles)], strict=False)
+    return head + "\n\n" + text.columns(titles, rows)
+
+
+def state(v: Vector) -> str:
+    """Whether requests can have it: "enabled", "disabled" or "expired"."""
+    if v.disabled:
+        return "disabled"
+    expired = v.HasField("expire_time") and v.expire_time.ToNanoseconds() <= time.time_ns()
+    return "expired" if expired else "enabled"
+
+
+def expiry_facts(v: Vector) -> list[str]:
+    """When it expires, such as "expires in 23h", if it does."""
+    return [f"expires in {text.remaining(v.expire_time)}"] if v.HasField("expire_time") else []
+
+
+def canary_facts(v: Vector) -> list[str]:
+    """Its canary and the share of that, such as "canary de80ba1b 5%", if there is one."""
+    return [f"canary {short(v.canary.revision)} {_percent(v)}"] if v.HasField("canary") else []
+
+
+def _expires(v: Vector) -> str:
+    if not v.HasField("expire_time"):
+        return "never"
+    left = v.expire_time.ToNanoseconds() - time.time_ns()
+    utc = v.expire_time.ToJsonString()[:19] + "Z"
+    return f"{utc} (in {text.remaining(v.expire_time)})" if left > 0 else utc
+
+
+def _percent(v: Vector) -> str:
+    return f"{text.number(v.canary.percent)}%"
+
+
+def _canary(v: Vector) -> list[tuple[str, str]]:
+    c = v.canary
+    return [
+        ("canary.revision", c.revision),
+        ("canary.percent", text.number(c.percent)),
+        ("canary.dtype", c.source_dtype),
+        ("canary.size", text.size(c.size_bytes)),
+        ("canary.generation", str(c.generation)),
+        ("canary.created", text.moment(c.create_time)),
+        *((f"canary.metadata.{text.escaped(k)}", c.metadata[k]) for k in sorted(c.metadata)),
+    ]
 
 
 def policy(response: GetPolicyResponse) -> str:
@@ -111,7 +166,7 @@ def nodes(response: ListNodesResponse) -> str:
 
 
 def stats(s: Stats) -> str:
-    """The daemon's figures, a line for each engine, and a line for each counted reason."""
+    """The daemon's figures, a line for each engine, for each counted reason and canary's arm."""
     head = text.fields(
         [
             ("generation", str(s.generation)),
@@ -128,6 +183,8 @@ def stats(s: Stats) -> str:
         parts.append(text.columns(_ENGINE_TITLES, map(_engine_row, s.engines)))
     if reasons := [row for e in s.engines for row in _reasons(e)]:
         parts.append(text.columns(("ENGINE", "COUNTER", "REASON", "COUNT"), reasons))
+    if arms := [row for e in s.engines for row in _arms(e)]:
+        parts.append(text.columns(_CANARY_TITLES, arms))
     return "\n\n".join(parts)
 
 
@@ -203,6 +260,20 @@ def _reasons(e: EngineStats) -> list[list[str]]:
         for counter, counts in counters
         for reason in sorted(counts)
         if counts[reason]
+    ]
+
+
+def _arms(e: EngineStats) -> list[list[str]]:
+    """A line for each revision of vectors with a canary, those of one vector together."""
+    return [
+        [
+            e.engine,
+            c.vector,
+            short(c.revision),
+            _enum_word(CanaryArm.Name(c.arm), "CANARY_ARM_"),
+            str(c.requests_total),
+        ]
+        for c in sorted(e.canary_requests_total, key=lambda c: (c.vector, c.revision, c.arm))
     ]
 
 

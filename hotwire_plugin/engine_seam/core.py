@@ -15,7 +15,11 @@ from hotwire_plugin.engine_seam import sessions
 from hotwire_plugin.engine_seam.identity import counts_generated, identity_of
 from hotwire_plugin.engine_seam.patch import replace
 from hotwire_plugin.engine_seam.prompt import prompt_of, special_tokens_of
-from hotwire_plugin.engine_seam.step_message import asked_prompt_len, with_prompt_len
+from hotwire_plugin.engine_seam.step_message import (
+    PROMPT_LEN_KEY,
+    asked_prompt_len,
+    with_prompt_len,
+)
 from hotwire_plugin.engine_seam.worker import armed_of
 from hotwire_plugin.process import process
 
@@ -67,7 +71,11 @@ def _admit(engine: EngineRole, request: Any, extra_args: Any) -> dict[str, objec
     whole = prompt_of(request)
     length = asked_prompt_len(extra_args, whole.length)
     prompt = Prompt(length, (whole.tokens or ())[:length])
-    return with_prompt_len(engine.admit(extra_args, request.request_id, prompt), length)
+    # Each step of a beam search is a request with an id of its own: drawn by those, one search
+    # would mix both revisions.
+    drawn_by = "" if PROMPT_LEN_KEY in (extra_args or {}) else None
+    granted = engine.admit(extra_args, request.request_id, prompt, drawn_by)
+    return with_prompt_len(granted, length)
 
 
 def _forget(engine: EngineRole, request: Any, *, later: bool) -> None:

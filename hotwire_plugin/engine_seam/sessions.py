@@ -40,7 +40,8 @@ def admit(engine: EngineRole, request: Any) -> dict[str, object] | None:
     if request.resumable:
         name = f"{request.request_id}/{next(_numbers)}"
         _chunks[request.request_id].append(name)
-        granted = engine.admission.admit(extra_args, name, Prompt(tokens=None))
+        prompt = Prompt(tokens=None)
+        granted = engine.admission.admit(extra_args, name, prompt, drawn_by=request.request_id)
         extra_args = with_prompt_len(granted.extra_args, None)
         if PROGRAM_KEY in (extra_args or {}):
             request.cache_salt = _private(request)

@@ -2,12 +2,24 @@ import datetime
 
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class CanaryArm(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CANARY_ARM_UNSPECIFIED: _ClassVar[CanaryArm]
+    CANARY_ARM_STABLE: _ClassVar[CanaryArm]
+    CANARY_ARM_CANARY: _ClassVar[CanaryArm]
+    CANARY_ARM_FALLBACK: _ClassVar[CanaryArm]
+CANARY_ARM_UNSPECIFIED: CanaryArm
+CANARY_ARM_STABLE: CanaryArm
+CANARY_ARM_CANARY: CanaryArm
+CANARY_ARM_FALLBACK: CanaryArm
 
 class Stats(_message.Message):
     __slots__ = ("sample_time", "generation", "vectors", "store_bytes", "kill_switch", "converged", "engines", "uptime_seconds", "daemon_rss_bytes")
@@ -32,7 +44,7 @@ class Stats(_message.Message):
     def __init__(self, sample_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., generation: _Optional[int] = ..., vectors: _Optional[int] = ..., store_bytes: _Optional[int] = ..., kill_switch: bool = ..., converged: bool = ..., engines: _Optional[_Iterable[_Union[EngineStats, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., daemon_rss_bytes: _Optional[int] = ...) -> None: ...
 
 class EngineStats(_message.Message):
-    __slots__ = ("engine", "generation", "requests_total", "requests_steered_total", "requests_unsteered_total", "dose_decisions_total", "requests_live", "steered_tokens_total", "rows_in_use", "rows_capacity", "slots_in_use", "slots_capacity", "fill_steps_total", "fill_seconds_total", "program_errors_total")
+    __slots__ = ("engine", "generation", "requests_total", "requests_steered_total", "requests_unsteered_total", "dose_decisions_total", "requests_live", "steered_tokens_total", "rows_in_use", "rows_capacity", "slots_in_use", "slots_capacity", "fill_steps_total", "fill_seconds_total", "program_errors_total", "canary_requests_total")
     class RequestsUnsteeredTotalEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +81,7 @@ class EngineStats(_message.Message):
     FILL_STEPS_TOTAL_FIELD_NUMBER: _ClassVar[int]
     FILL_SECONDS_TOTAL_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_ERRORS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    CANARY_REQUESTS_TOTAL_FIELD_NUMBER: _ClassVar[int]
     engine: str
     generation: int
     requests_total: int
@@ -84,4 +97,17 @@ class EngineStats(_message.Message):
     fill_steps_total: int
     fill_seconds_total: float
     program_errors_total: _containers.ScalarMap[str, int]
-    def __init__(self, engine: _Optional[str] = ..., generation: _Optional[int] = ..., requests_total: _Optional[int] = ..., requests_steered_total: _Optional[int] = ..., requests_unsteered_total: _Optional[_Mapping[str, int]] = ..., dose_decisions_total: _Optional[_Mapping[str, int]] = ..., requests_live: _Optional[int] = ..., steered_tokens_total: _Optional[int] = ..., rows_in_use: _Optional[int] = ..., rows_capacity: _Optional[int] = ..., slots_in_use: _Optional[int] = ..., slots_capacity: _Optional[int] = ..., fill_steps_total: _Optional[int] = ..., fill_seconds_total: _Optional[float] = ..., program_errors_total: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    canary_requests_total: _containers.RepeatedCompositeFieldContainer[CanaryCount]
+    def __init__(self, engine: _Optional[str] = ..., generation: _Optional[int] = ..., requests_total: _Optional[int] = ..., requests_steered_total: _Optional[int] = ..., requests_unsteered_total: _Optional[_Mapping[str, int]] = ..., dose_decisions_total: _Optional[_Mapping[str, int]] = ..., requests_live: _Optional[int] = ..., steered_tokens_total: _Optional[int] = ..., rows_in_use: _Optional[int] = ..., rows_capacity: _Optional[int] = ..., slots_in_use: _Optional[int] = ..., slots_capacity: _Optional[int] = ..., fill_steps_total: _Optional[int] = ..., fill_seconds_total: _Optional[float] = ..., program_errors_total: _Optional[_Mapping[str, int]] = ..., canary_requests_total: _Optional[_Iterable[_Union[CanaryCount, _Mapping]]] = ...) -> None: ...
+
+class CanaryCount(_message.Message):
+    __slots__ = ("vector", "revision", "arm", "requests_total")
+    VECTOR_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    ARM_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    vector: str
+    revision: str
+    arm: CanaryArm
+    requests_total: int
+    def __init__(self, vector: _Optional[str] = ..., revision: _Optional[str] = ..., arm: _Optional[_Union[CanaryArm, str]] = ..., requests_total: _Optional[int] = ...) -> None: ...

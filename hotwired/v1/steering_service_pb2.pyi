@@ -1,16 +1,30 @@
+import datetime
+
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from hotwired.v1 import node_pb2 as _node_pb2
 from hotwired.v1 import policy_pb2 as _policy_pb2
 from hotwired.v1 import receipt_pb2 as _receipt_pb2
 from hotwired.v1 import stats_pb2 as _stats_pb2
 from hotwired.v1 import vector_pb2 as _vector_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class CanaryAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CANARY_ACTION_UNSPECIFIED: _ClassVar[CanaryAction]
+    CANARY_ACTION_PROMOTE: _ClassVar[CanaryAction]
+    CANARY_ACTION_DROP: _ClassVar[CanaryAction]
+CANARY_ACTION_UNSPECIFIED: CanaryAction
+CANARY_ACTION_PROMOTE: CanaryAction
+CANARY_ACTION_DROP: CanaryAction
 
 class RegisterVectorRequest(_message.Message):
     __slots__ = ("header", "chunk")
@@ -21,18 +35,24 @@ class RegisterVectorRequest(_message.Message):
     def __init__(self, header: _Optional[_Union[RegisterVectorHeader, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
 
 class RegisterVectorHeader(_message.Message):
-    __slots__ = ("name", "size_bytes", "sha256", "model", "validate_only")
+    __slots__ = ("name", "size_bytes", "sha256", "model", "validate_only", "expire_time", "ttl", "canary_percent")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
+    TTL_FIELD_NUMBER: _ClassVar[int]
+    CANARY_PERCENT_FIELD_NUMBER: _ClassVar[int]
     name: str
     size_bytes: int
     sha256: str
     model: str
     validate_only: bool
-    def __init__(self, name: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[str] = ..., model: _Optional[str] = ..., validate_only: bool = ...) -> None: ...
+    expire_time: _timestamp_pb2.Timestamp
+    ttl: _duration_pb2.Duration
+    canary_percent: float
+    def __init__(self, name: _Optional[str] = ..., size_bytes: _Optional[int] = ..., sha256: _Optional[str] = ..., model: _Optional[str] = ..., validate_only: bool = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., canary_percent: _Optional[float] = ...) -> None: ...
 
 class RegisterVectorResponse(_message.Message):
     __slots__ = ("vector", "generation", "converged", "nodes", "unchanged")
@@ -77,6 +97,44 @@ class ListVectorsResponse(_message.Message):
     next_page_token: str
     total_size: int
     def __init__(self, vectors: _Optional[_Iterable[_Union[_vector_pb2.Vector, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., total_size: _Optional[int] = ...) -> None: ...
+
+class UpdateVectorRequest(_message.Message):
+    __slots__ = ("name", "update_mask", "disabled", "expire_time", "ttl", "canary_percent", "canary_action", "revision", "canary_revision", "validate_only")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_MASK_FIELD_NUMBER: _ClassVar[int]
+    DISABLED_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
+    TTL_FIELD_NUMBER: _ClassVar[int]
+    CANARY_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    CANARY_ACTION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    CANARY_REVISION_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    update_mask: _field_mask_pb2.FieldMask
+    disabled: bool
+    expire_time: _timestamp_pb2.Timestamp
+    ttl: _duration_pb2.Duration
+    canary_percent: float
+    canary_action: CanaryAction
+    revision: str
+    canary_revision: str
+    validate_only: bool
+    def __init__(self, name: _Optional[str] = ..., update_mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ..., disabled: bool = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., canary_percent: _Optional[float] = ..., canary_action: _Optional[_Union[CanaryAction, str]] = ..., revision: _Optional[str] = ..., canary_revision: _Optional[str] = ..., validate_only: bool = ...) -> None: ...
+
+class UpdateVectorResponse(_message.Message):
+    __slots__ = ("vector", "generation", "converged", "nodes", "unchanged")
+    VECTOR_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    CONVERGED_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
+    vector: _vector_pb2.Vector
+    generation: int
+    converged: bool
+    nodes: _containers.RepeatedCompositeFieldContainer[_node_pb2.NodeOutcome]
+    unchanged: bool
+    def __init__(self, vector: _Optional[_Union[_vector_pb2.Vector, _Mapping]] = ..., generation: _Optional[int] = ..., converged: bool = ..., nodes: _Optional[_Iterable[_Union[_node_pb2.NodeOutcome, _Mapping]]] = ..., unchanged: bool = ...) -> None: ...
 
 class DeleteVectorRequest(_message.Message):
     __slots__ = ("name", "revision")

@@ -59,6 +59,11 @@ class SteeringServiceStub(object):
                 request_serializer=hotwired_dot_v1_dot_steering__service__pb2.ListVectorsRequest.SerializeToString,
                 response_deserializer=hotwired_dot_v1_dot_steering__service__pb2.ListVectorsResponse.FromString,
                 _registered_method=True)
+        self.UpdateVector = channel.unary_unary(
+                '/hotwired.v1.SteeringService/UpdateVector',
+                request_serializer=hotwired_dot_v1_dot_steering__service__pb2.UpdateVectorRequest.SerializeToString,
+                response_deserializer=hotwired_dot_v1_dot_steering__service__pb2.UpdateVectorResponse.FromString,
+                _registered_method=True)
         self.DeleteVector = channel.unary_unary(
                 '/hotwired.v1.SteeringService/DeleteVector',
                 request_serializer=hotwired_dot_v1_dot_steering__service__pb2.DeleteVectorRequest.SerializeToString,
@@ -118,6 +123,11 @@ class SteeringServiceServicer(object):
         VECTOR_SHAPE_MISMATCH, DIGEST_MISMATCH, SIZE_MISMATCH, UPLOAD_INVALID), FAILED_PRECONDITION
         (NODE_REJECTED: a worker refused it), RESOURCE_EXHAUSTED (VECTOR_TOO_LARGE, UPLOADS_BUSY),
         DEADLINE_EXCEEDED (UPLOAD_STALLED). After an error nothing is changed anywhere.
+
+        An expiry that is not ahead is refused: INVALID_ARGUMENT (EXPIRE_TIME_INVALID). So is a canary
+        with a share out of range, the revision or another shape or model than the name has:
+        INVALID_ARGUMENT (CANARY_INVALID, VECTOR_SHAPE_MISMATCH); or of no name: NOT_FOUND
+        (VECTOR_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -138,8 +148,20 @@ class SteeringServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateVector(self, request, context):
+        """Disables a vector or enables it, sets or clears its expiry, changes its canary's share, promotes
+        the canary to be the name's revision, or drops it. Returns once every node uses the change, or
+        with converged = false when the deadline draws near.
+
+        Errors: NOT_FOUND (VECTOR_NOT_FOUND, CANARY_NOT_FOUND), INVALID_ARGUMENT (FIELD_MASK_INVALID,
+        EXPIRE_TIME_INVALID, CANARY_INVALID), ABORTED (REVISION_MISMATCH).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteVector(self, request, context):
-        """Deletes a name. Requests already admitted keep the vector until they end. Errors: NOT_FOUND
+        """Deletes a name and its canary. Requests already admitted keep the vector until they end. Errors: NOT_FOUND
         (VECTOR_NOT_FOUND), ABORTED (REVISION_MISMATCH).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -211,6 +233,11 @@ def add_SteeringServiceServicer_to_server(servicer, server):
                     servicer.ListVectors,
                     request_deserializer=hotwired_dot_v1_dot_steering__service__pb2.ListVectorsRequest.FromString,
                     response_serializer=hotwired_dot_v1_dot_steering__service__pb2.ListVectorsResponse.SerializeToString,
+            ),
+            'UpdateVector': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateVector,
+                    request_deserializer=hotwired_dot_v1_dot_steering__service__pb2.UpdateVectorRequest.FromString,
+                    response_serializer=hotwired_dot_v1_dot_steering__service__pb2.UpdateVectorResponse.SerializeToString,
             ),
             'DeleteVector': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteVector,
@@ -339,6 +366,33 @@ class SteeringService(object):
             '/hotwired.v1.SteeringService/ListVectors',
             hotwired_dot_v1_dot_steering__service__pb2.ListVectorsRequest.SerializeToString,
             hotwired_dot_v1_dot_steering__service__pb2.ListVectorsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateVector(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hotwired.v1.SteeringService/UpdateVector',
+            hotwired_dot_v1_dot_steering__service__pb2.UpdateVectorRequest.SerializeToString,
+            hotwired_dot_v1_dot_steering__service__pb2.UpdateVectorResponse.FromString,
             options,
             channel_credentials,
             insecure,

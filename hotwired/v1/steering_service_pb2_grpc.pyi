@@ -52,6 +52,11 @@ class SteeringServiceStub:
     VECTOR_SHAPE_MISMATCH, DIGEST_MISMATCH, SIZE_MISMATCH, UPLOAD_INVALID), FAILED_PRECONDITION
     (NODE_REJECTED: a worker refused it), RESOURCE_EXHAUSTED (VECTOR_TOO_LARGE, UPLOADS_BUSY),
     DEADLINE_EXCEEDED (UPLOAD_STALLED). After an error nothing is changed anywhere.
+
+    An expiry that is not ahead is refused: INVALID_ARGUMENT (EXPIRE_TIME_INVALID). So is a canary
+    with a share out of range, the revision or another shape or model than the name has:
+    INVALID_ARGUMENT (CANARY_INVALID, VECTOR_SHAPE_MISMATCH); or of no name: NOT_FOUND
+    (VECTOR_NOT_FOUND).
     """
     GetVector: _grpc.UnaryUnaryMultiCallable[_steering_service_pb2.GetVectorRequest, _steering_service_pb2.GetVectorResponse]
     """Returns a vector by name. Errors: NOT_FOUND (VECTOR_NOT_FOUND)."""
@@ -59,8 +64,16 @@ class SteeringServiceStub:
     """Returns the registered vectors in the order of their names, a page at a time. Errors:
     INVALID_ARGUMENT (PAGE_INVALID).
     """
+    UpdateVector: _grpc.UnaryUnaryMultiCallable[_steering_service_pb2.UpdateVectorRequest, _steering_service_pb2.UpdateVectorResponse]
+    """Disables a vector or enables it, sets or clears its expiry, changes its canary's share, promotes
+    the canary to be the name's revision, or drops it. Returns once every node uses the change, or
+    with converged = false when the deadline draws near.
+
+    Errors: NOT_FOUND (VECTOR_NOT_FOUND, CANARY_NOT_FOUND), INVALID_ARGUMENT (FIELD_MASK_INVALID,
+    EXPIRE_TIME_INVALID, CANARY_INVALID), ABORTED (REVISION_MISMATCH).
+    """
     DeleteVector: _grpc.UnaryUnaryMultiCallable[_steering_service_pb2.DeleteVectorRequest, _steering_service_pb2.DeleteVectorResponse]
-    """Deletes a name. Requests already admitted keep the vector until they end. Errors: NOT_FOUND
+    """Deletes a name and its canary. Requests already admitted keep the vector until they end. Errors: NOT_FOUND
     (VECTOR_NOT_FOUND), ABORTED (REVISION_MISMATCH).
     """
     GetPolicy: _grpc.UnaryUnaryMultiCallable[_steering_service_pb2.GetPolicyRequest, _steering_service_pb2.GetPolicyResponse]
@@ -109,6 +122,11 @@ class SteeringServiceAsyncStub(SteeringServiceStub):
     VECTOR_SHAPE_MISMATCH, DIGEST_MISMATCH, SIZE_MISMATCH, UPLOAD_INVALID), FAILED_PRECONDITION
     (NODE_REJECTED: a worker refused it), RESOURCE_EXHAUSTED (VECTOR_TOO_LARGE, UPLOADS_BUSY),
     DEADLINE_EXCEEDED (UPLOAD_STALLED). After an error nothing is changed anywhere.
+
+    An expiry that is not ahead is refused: INVALID_ARGUMENT (EXPIRE_TIME_INVALID). So is a canary
+    with a share out of range, the revision or another shape or model than the name has:
+    INVALID_ARGUMENT (CANARY_INVALID, VECTOR_SHAPE_MISMATCH); or of no name: NOT_FOUND
+    (VECTOR_NOT_FOUND).
     """
     GetVector: _aio.UnaryUnaryMultiCallable[_steering_service_pb2.GetVectorRequest, _steering_service_pb2.GetVectorResponse]  # type: ignore[assignment]
     """Returns a vector by name. Errors: NOT_FOUND (VECTOR_NOT_FOUND)."""
@@ -116,8 +134,16 @@ class SteeringServiceAsyncStub(SteeringServiceStub):
     """Returns the registered vectors in the order of their names, a page at a time. Errors:
     INVALID_ARGUMENT (PAGE_INVALID).
     """
+    UpdateVector: _aio.UnaryUnaryMultiCallable[_steering_service_pb2.UpdateVectorRequest, _steering_service_pb2.UpdateVectorResponse]  # type: ignore[assignment]
+    """Disables a vector or enables it, sets or clears its expiry, changes its canary's share, promotes
+    the canary to be the name's revision, or drops it. Returns once every node uses the change, or
+    with converged = false when the deadline draws near.
+
+    Errors: NOT_FOUND (VECTOR_NOT_FOUND, CANARY_NOT_FOUND), INVALID_ARGUMENT (FIELD_MASK_INVALID,
+    EXPIRE_TIME_INVALID, CANARY_INVALID), ABORTED (REVISION_MISMATCH).
+    """
     DeleteVector: _aio.UnaryUnaryMultiCallable[_steering_service_pb2.DeleteVectorRequest, _steering_service_pb2.DeleteVectorResponse]  # type: ignore[assignment]
-    """Deletes a name. Requests already admitted keep the vector until they end. Errors: NOT_FOUND
+    """Deletes a name and its canary. Requests already admitted keep the vector until they end. Errors: NOT_FOUND
     (VECTOR_NOT_FOUND), ABORTED (REVISION_MISMATCH).
     """
     GetPolicy: _aio.UnaryUnaryMultiCallable[_steering_service_pb2.GetPolicyRequest, _steering_service_pb2.GetPolicyResponse]  # type: ignore[assignment]
@@ -169,6 +195,11 @@ class SteeringServiceServicer(metaclass=_abc_1.ABCMeta):
         VECTOR_SHAPE_MISMATCH, DIGEST_MISMATCH, SIZE_MISMATCH, UPLOAD_INVALID), FAILED_PRECONDITION
         (NODE_REJECTED: a worker refused it), RESOURCE_EXHAUSTED (VECTOR_TOO_LARGE, UPLOADS_BUSY),
         DEADLINE_EXCEEDED (UPLOAD_STALLED). After an error nothing is changed anywhere.
+
+        An expiry that is not ahead is refused: INVALID_ARGUMENT (EXPIRE_TIME_INVALID). So is a canary
+        with a share out of range, the revision or another shape or model than the name has:
+        INVALID_ARGUMENT (CANARY_INVALID, VECTOR_SHAPE_MISMATCH); or of no name: NOT_FOUND
+        (VECTOR_NOT_FOUND).
         """
 
     @_abc_1.abstractmethod
@@ -190,12 +221,26 @@ class SteeringServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def UpdateVector(
+        self,
+        request: _steering_service_pb2.UpdateVectorRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_steering_service_pb2.UpdateVectorResponse, _abc.Awaitable[_steering_service_pb2.UpdateVectorResponse]]:
+        """Disables a vector or enables it, sets or clears its expiry, changes its canary's share, promotes
+        the canary to be the name's revision, or drops it. Returns once every node uses the change, or
+        with converged = false when the deadline draws near.
+
+        Errors: NOT_FOUND (VECTOR_NOT_FOUND, CANARY_NOT_FOUND), INVALID_ARGUMENT (FIELD_MASK_INVALID,
+        EXPIRE_TIME_INVALID, CANARY_INVALID), ABORTED (REVISION_MISMATCH).
+        """
+
+    @_abc_1.abstractmethod
     def DeleteVector(
         self,
         request: _steering_service_pb2.DeleteVectorRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_steering_service_pb2.DeleteVectorResponse, _abc.Awaitable[_steering_service_pb2.DeleteVectorResponse]]:
-        """Deletes a name. Requests already admitted keep the vector until they end. Errors: NOT_FOUND
+        """Deletes a name and its canary. Requests already admitted keep the vector until they end. Errors: NOT_FOUND
         (VECTOR_NOT_FOUND), ABORTED (REVISION_MISMATCH).
         """
 

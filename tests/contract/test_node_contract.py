@@ -250,6 +250,20 @@ def test_commit_only_goes_forward(start: Callable[..., Running]) -> None:
     assert describe(running).generation == 3
 
 
+def test_commit_takes_vectors_with_flags_and_a_canary(start: Callable[..., Running]) -> None:
+    """An engine has them in its snapshot, whether it holds the vectors or not."""
+    vector = node_pb2.SnapshotVector(
+        name="joy", revision="a" * 64, layers=[1], norms=[1.0], disabled=True
+    )
+    vector.expire_time.seconds = 2_000_000_000
+    vector.canary.CopyFrom(node_pb2.SnapshotCanary(revision="b" * 64, norms=[2.0], percent=5.0))
+    snapshot = node_pb2.Snapshot(generation=1, vectors=[vector])
+    running = start(("engine",))
+    request = node_pb2.CommitRequest(snapshot=snapshot)
+    assert running.stub.Commit(request, timeout=5).generation == 1
+    assert describe(running).generation == 1
+
+
 def test_commit_for_another_boot_is_refused(start: Callable[..., Running]) -> None:
     """A commit meant for a process that was restarted since does nothing."""
     running = start()

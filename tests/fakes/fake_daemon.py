@@ -29,7 +29,8 @@ from grpc_status import rpc_status
 from safetensors.numpy import save_file
 
 from hotwire_client import Client
-from hotwired import errors, names, vector_file
+from hotwired import errors, expiry, names, vector_file, vectors
+from hotwired.upload import Upload, check_percent
 from hotwired.v1 import steering_service_pb2 as api
 from hotwired.v1 import steering_service_pb2_grpc as api_grpc
 from hotwired.v1.node_pb2 import NODE_STATE_CONVERGED, Node, NodeOutcome
@@ -101,16 +102,24 @@ class FakeDaemon(api_grpc.SteeringServiceServicer):
             _refuse(context, "INVALID_ARGUMENT", "NAME_INVALID", "the name is not valid", "name")
         if hashlib.sha256(data).hexdigest() != header.sha256:
             _refuse(context, "INVALID_ARGUMENT", "DIGEST_MISMATCH", "the bytes differ", "sha256")
-        vector = self._parse(header, data, context)
         old = self.state.vectors.get(header.name)
-        unchanged = old is not None and old.revision == vector.revision
-        if not header.validate_only and not unchanged:
-            self.state.generation += 1
-            vector.generation = self.state.generation
-            vector.create_time.CopyFrom(old.create_time if old else vector.update_time)
-            self.state.vectors[header.name] = vector
-        kept = old if unchanged and old is not None else vector
-        return api.RegisterVectorResponse(vector=kept, unchanged=unchanged, **self._outcome())
+        with _refusing(context):
+            upload = _parse(header, data)
+            if upload.canary_percent is not None:
+                upload = vectors.for_name(upload, self._held(header.name, context))
+            vector = vectors.registered(upload, old, self.state.generation + 1, time.time())
+        unchanged = self._put(vector, validate_only=header.validate_only)
+        return api.RegisterVectorResponse(vector=vector, unchanged=unchanged, **self._outcome())
+
+    def UpdateVector(
+        self, request: api.UpdateVectorRequest, context: Any
+    ) -> api.UpdateVectorResponse:
+        self._arrived("UpdateVector", request, context)
+        held, generation = self._held(request.name, context), self.state.generation + 1
+        with _refusing(context):
+            vector = vectors.updated(held, request, generation, time.time())
+        unchanged = self._put(vector, validate_only=request.validate_only)
+        return api.UpdateVectorResponse(vector=vector, unchanged=unchanged, **self._outcome())
 
     def GetVector(self, request: api.GetVectorRequest, context: Any) -> api.GetVectorResponse:
         self._arrived("GetVector", request, context)
@@ -203,31 +212,17 @@ class FakeDaemon(api_grpc.SteeringServiceServicer):
         if fault.code is not None:
             _abort(context, fault)
 
+    def _put(self, vector: Vector, *, validate_only: bool) -> bool:
+        unchanged = vector == self.state.vectors.get(vector.name)
+        if not validate_only and not unchanged:
+            self.state.generation += 1
+            self.state.vectors[vector.name] = vector
+        return unchanged
+
     def _held(self, name: str, context: Any) -> Vector:
         if name not in self.state.vectors:
             _abort(context, _fault(names.not_found(name, self.state.vectors)))
         return self.state.vectors[name]
-
-    def _parse(self, header: api.RegisterVectorHeader, data: bytes, context: Any) -> Vector:
-        try:
-            parsed = vector_file.parse_upload(data)
-        except errors.HotwireError as bad:
-            _abort(context, _fault(bad))
-        canonical = vector_file.canonical_bytes(parsed)
-        vector = Vector(
-            name=header.name,
-            revision=vector_file.revision_of(canonical),
-            model=header.model or parsed.metadata.get("model", ""),
-            hidden_size=parsed.hidden_size,
-            layers=parsed.layers,
-            any_layer=parsed.any_layer,
-            norms=parsed.norms,
-            size_bytes=len(canonical),
-            source_dtype=parsed.source_dtype,
-            metadata=parsed.metadata,
-        )
-        vector.update_time.GetCurrentTime()
-        return vector
 
     def _outcome(self) -> dict[str, Any]:
         return {
@@ -308,6 +303,36 @@ def node(name: str, state: int = NODE_STATE_CONVERGED, **fields: Any) -> Node:
     made = Node(name=name, state=state, **{**known, **fields})  # type: ignore[arg-type]
     made.last_seen_time.GetCurrentTime()
     return made
+
+
+@contextlib.contextmanager
+def _refusing(context: Any) -> Iterator[None]:
+    try:
+        yield
+    except errors.HotwireError as bad:
+        _abort(context, _fault(bad))
+
+
+def _parse(header: api.RegisterVectorHeader, data: bytes) -> Upload:
+    parsed = vector_file.parse_upload(data)
+    canonical = vector_file.canonical_bytes(parsed)
+    vector = Vector(
+        name=header.name,
+        revision=vector_file.revision_of(canonical),
+        model=header.model or parsed.metadata.get("model", ""),
+        hidden_size=parsed.hidden_size,
+        layers=parsed.layers,
+        any_layer=parsed.any_layer,
+        norms=parsed.norms,
+        size_bytes=len(canonical),
+        source_dtype=parsed.source_dtype,
+        metadata=parsed.metadata,
+    )
+    percent = header.canary_percent if header.HasField("canary_percent") else None
+    if percent is not None:
+        check_percent(percent, "header.canary_percent")
+    moment = expiry.asked(header, time.time(), "header.")
+    return Upload(vector, parsed, canonical, header.validate_only, moment, percent)
 
 
 def _settable() -> list[str]:

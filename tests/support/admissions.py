@@ -13,6 +13,8 @@ VECTORS = {
     "joy": VectorMeta("joy", JOY, tuple(range(10, 20)), (2.0,) * 10),
     "calm": VectorMeta("calm", CALM, (), (4.0,), any_layer=True),
     "flat": VectorMeta("flat", FLAT, (), (0.0,), any_layer=True),
+    "off": VectorMeta("off", JOY, (1,), (2.0,), disabled=True),
+    "old": VectorMeta("old", JOY, (1,), (2.0,), expires=1e9),
     "huge": VectorMeta("huge", HUGE, (28, 29, 30), (1e30,) * 3),
 }
 SHAPE = ModelShape(LAYERS)

@@ -26,6 +26,8 @@ class NodeDriver:
         self._channels: dict[Path, grpc.Channel] = {}
         self._staged: set[str] = set()
         self.vectors: dict[str, VectorData] = {}
+        self.canaries: dict[str, tuple[VectorData, float]] = {}
+        self.disabled: set[str] = set()
         self.policy = Policy()
         self.generation = 0
 
@@ -47,7 +49,7 @@ class NodeDriver:
 
     def commit(self) -> None:
         """Stage what the workers lack, then commit to the engine, then to the frontends."""
-        for vector in self.vectors.values():
+        for vector in (*self.vectors.values(), *(canary for canary, _ in self.canaries.values())):
             self.stage(vector)
         self.commit_unstaged()
 
@@ -62,6 +64,8 @@ class NodeDriver:
                 layers=vector.layers,
                 norms=vector.norms,
                 any_layer=vector.any_layer,
+                disabled=name in self.disabled,
+                canary=_canary(*self.canaries[name]) if name in self.canaries else None,
             )
         for role in (public_pb2.NODE_ROLE_ENGINE, public_pb2.NODE_ROLE_FRONTEND):
             for stub in self.stubs(role):
@@ -133,6 +137,11 @@ def wait_until(condition: Any, timeout_s: float, what: str) -> float:
             raise TimeoutError(f"{what}: not within {timeout_s} s")
         time.sleep(0.02)
     return time.monotonic() - start
+
+
+def _canary(vector: VectorData, percent: float) -> node_pb2.SnapshotCanary:
+    revision = revision_of(canonical_bytes(vector))
+    return node_pb2.SnapshotCanary(revision=revision, norms=vector.norms, percent=percent)
 
 
 def _messages(revision: str, data: bytes) -> Iterator[node_pb2.StageRequest]:

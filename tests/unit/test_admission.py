@@ -42,6 +42,8 @@ REASONS_OF = {
     "OP_UNSUPPORTED": {"id": "joy", "op": "rotate"},
     "TOO_MANY_ENTRIES": [{"id": "joy"}] * 65,
     "VECTOR_NOT_FOUND": {"id": "joyy"},
+    "VECTOR_DISABLED": {"id": "off"},
+    "VECTOR_EXPIRED": {"id": "old"},
     "LAYER_REQUIRED": {"id": "calm"},
     "LAYER_OUT_OF_RANGE": {"id": "calm", "layer": LAYERS},
     "LAYER_NOT_IN_VECTOR": {"id": "joy", "layer": [10, 20]},

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import inspect
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ import pytest
 from hotwire_client import (
     AbortedError,
     AsyncClient,
+    CanaryAction,
     Client,
     DoseMode,
     InvalidArgumentError,
     NotFoundError,
     Policy,
     Stats,
+    VectorUpdate,
 )
 from tests.fakes.fake_daemon import fake_daemon, real_daemon, reset, write_vector
 
@@ -304,3 +307,30 @@ def test_an_interval_out_of_range_is_refused(call: Caller) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         call.watch(0.01, 1)
     assert caught.value.reason == "INTERVAL_INVALID"
+
+
+def test_a_canary_and_updates(call: Caller, tmp_path: Path) -> None:
+    """register_vector takes a ttl and a share; update_vector changes what is given."""
+    joy, new = (
+        write_vector(tmp_path / "joy.safetensors"),
+        write_vector(tmp_path / "n", [[9.0, 9.0]] * 2),
+    )
+    call("register_vector", joy, ttl=60.0)
+    made = call("register_vector", new, name="joy", canary_percent=5.0).vector
+    assert made.HasField("expire_time")
+    assert made.canary.percent == 5.0
+    done = call("update_vector", "joy", VectorUpdate(disabled=True, ttl=math.inf))
+    assert (done.vector.disabled, done.vector.HasField("expire_time")) == (True, False)
+    assert call("update_vector", "joy", VectorUpdate(canary_percent=9.0)).vector.canary.percent == 9
+    drop = VectorUpdate(canary=CanaryAction.CANARY_ACTION_DROP, canary_revision=made.revision)
+    with pytest.raises(AbortedError):
+        call("update_vector", "joy", drop)
+    promote = VectorUpdate(canary=CanaryAction.CANARY_ACTION_PROMOTE)
+    assert call("update_vector", "joy", promote).vector.revision == made.canary.revision
+    with pytest.raises(NotFoundError):
+        call("update_vector", "joy", promote)
+    with pytest.raises(InvalidArgumentError):
+        call("update_vector", "joy", VectorUpdate())
+    for ttl in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="ttl"):
+            call("register_vector", joy, ttl=ttl)

@@ -62,6 +62,43 @@ def test_a_snapshot_holds_what_it_is_given() -> None:
     assert desired.names_of("nothing") == []
 
 
+def on_trial(**fields: object) -> Vector:
+    """Returns a vector of revision r with the canary s."""
+    canary = {"revision": "s", "percent": 5.0, "norms": [2.0]}
+    return Vector(**{"name": "v", "revision": "r", "layers": [1], "canary": canary, **fields})
+
+
+def test_flags_and_canary_are_in_the_snapshot() -> None:
+    """All that an engine decides by."""
+    vector = on_trial(disabled=True, expire_time={"seconds": 7})
+    sent = Entry.of(vector).in_snapshot
+    assert (sent.disabled, sent.expire_time.seconds) == (True, 7)
+    assert (sent.canary.revision, sent.canary.percent, list(sent.canary.norms)) == ("s", 5.0, [2.0])
+    plain = Entry.of(Vector(name="v", revision="r")).in_snapshot
+    assert not plain.HasField("expire_time")
+    assert not plain.HasField("canary")
+
+
+def test_both_revisions_are_desired() -> None:
+    """Neither is discarded, or its blob removed, while the other is used."""
+    desired = Desired(1, Policy(), {"v": Entry.of(on_trial(hidden_size=8))})
+    assert desired.fitting(FACTS).revisions == {"r", "s"}
+    assert desired.names_of("r") == desired.names_of("s") == ["v"]
+
+
+def test_a_canary_that_cannot_be_had_leaves_the_names_own() -> None:
+    """The reverse does not hold: a canary is no reason to steer by it alone."""
+    entry = Entry.of(on_trial())
+    left = entry.without({"s"})
+    assert left is not None
+    assert not left.in_snapshot.HasField("canary")
+    assert left.in_snapshot.revision == "r"
+    assert entry.in_snapshot.HasField("canary")
+    assert entry.without({"other"}) is entry
+    assert entry.without({"r"}) is None
+    assert entry.without({"r", "s"}) is None
+
+
 @given(
     st.lists(
         st.tuples(

@@ -73,19 +73,22 @@ def test_the_help_documents_every_exit_code(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_the_document_has_every_command_and_code() -> None:
-    """docs/hotwirectl.md names each command, each flag of `policy set` and each exit code."""
+    """docs/hotwirectl.md names each command, each flag of both `set` and each exit code."""
     text = (Path(__file__).parents[2] / "docs" / "hotwirectl.md").read_text()
     for name in cli.commands:
         assert re.search(rf"`{name}\b", text), name
-    for parameter in cli.commands["policy"].commands["set"].params:  # type: ignore[attr-defined]
-        assert all(f"`{option}" in text for option in parameter.opts + parameter.secondary_opts)
+    for group in ("policy", "vector"):
+        for parameter in cli.commands[group].commands["set"].params:  # type: ignore[attr-defined]
+            options = [*parameter.opts, *parameter.secondary_opts]
+            assert all(f"`{o}" in text for o in options if o.startswith("-")), options
     for code in (0, 1, 2, 3, 4, 130):
         assert f"\n| {code} |" in text
 
 
 @pytest.mark.parametrize(
     "command",
-    ["register", "list", "show", "delete", "policy", "policy show", "policy set", "off", "on",
+    ["register", "list", "show", "delete", "vector", "vector set", "vector promote",
+     "vector drop-canary", "policy", "policy show", "policy set", "off", "on",
      "stats", "nodes", "receipt", "health", "version", "completion"],
 )  # fmt: skip
 def test_every_command_has_help_and_the_global_options(
@@ -98,7 +101,10 @@ def test_every_command_has_help_and_the_global_options(
         assert option in shown
 
 
-@pytest.mark.parametrize("command", ["register", "delete", "off", "on", "policy set --strict"])
+@pytest.mark.parametrize(
+    "command",
+    ["register", "delete", "off", "on", "policy set --strict", "vector set joy --disabled"],
+)
 def test_what_has_not_converged_ends_with_3(
     command: str, fake: FakeDaemon, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

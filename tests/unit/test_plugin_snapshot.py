@@ -1,8 +1,10 @@
 """The snapshot in force: order of generations, listeners, and reading it off the wire."""
 
 import math
+from typing import Any
 
 import pytest
+from google.protobuf import timestamp_pb2
 
 from hotwire_plugin.snapshot import (
     EMPTY,
@@ -148,6 +150,46 @@ def test_an_unset_limit_is_none_and_a_limit_of_zero_is_one() -> None:
     assert not snapshot_from_proto(node_pb2.Snapshot()).policy.dose.limited
     message = node_pb2.Snapshot(policy=policy_pb2.Policy(max_relative_dose=0.0))
     assert snapshot_from_proto(message).policy.dose.max_relative_dose == 0.0
+
+
+def a_message(**fields: Any) -> node_pb2.Snapshot:
+    """A snapshot with one vector of one layer."""
+    vector = node_pb2.SnapshotVector(name="joy", revision=A, layers=[1], norms=[0.5], **fields)
+    return node_pb2.Snapshot(generation=2, vectors=[vector])
+
+
+def test_flags_and_canary_off_the_wire() -> None:
+    """The canary has the layers of the name's own, and norms of its own."""
+    canary = node_pb2.SnapshotCanary(revision="c" * 64, norms=[0.75], percent=5.0)
+    moment = timestamp_pb2.Timestamp(seconds=100, nanos=500_000_000)
+    message = a_message(disabled=True, expire_time=moment, canary=canary)
+    assert snapshot_from_proto(message).vectors["joy"] == VectorMeta(
+        *("joy", A, (1,), (0.5,)),
+        disabled=True,
+        expires=100.5,
+        canary=VectorMeta("joy", "c" * 64, (1,), (0.75,)),
+        canary_percent=5.0,
+    )
+
+
+def test_what_is_known_of_a_revision_is_used_and_its_flags_are_not() -> None:
+    """A vector that was disabled is enabled by the next snapshot, and the reverse."""
+    canary = node_pb2.SnapshotCanary(revision="c" * 64, norms=[0.75], percent=5.0)
+    plain = snapshot_from_proto(a_message())
+    known = plain.vectors
+    assert snapshot_from_proto(a_message(), known).vectors["joy"] is known["joy"]
+    for fields in ({"disabled": True}, {"expire_time": {"seconds": 9}}, {"canary": canary}):
+        changed = snapshot_from_proto(a_message(**fields), known)
+        assert changed.vectors["joy"] == snapshot_from_proto(a_message(**fields)).vectors["joy"]
+        assert changed.vectors["joy"] != known["joy"]
+        assert snapshot_from_proto(a_message(), changed.vectors) == plain
+
+
+def test_a_canary_that_contradicts_its_vector_is_refused() -> None:
+    """So many norms as there are layers."""
+    canary = node_pb2.SnapshotCanary(revision="c" * 64, norms=[1.0, 2.0], percent=5.0)
+    with pytest.raises(ValueError, match="joy"):
+        snapshot_from_proto(a_message(canary=canary))
 
 
 def test_a_limit_that_limits_nothing_is_refused() -> None:

@@ -1,6 +1,7 @@
 """The database: durable, whole or not at all, and never overwritten when in doubt."""
 
 import sqlite3
+import struct
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,32 @@ def test_changes_are_there_again(path: Path) -> None:
     assert stored.generation == 9
     assert stored.policy == policy
     assert [vector.name for vector in stored.vectors] == ["awe"]
+
+
+def test_records_from_before_flags_and_canaries_are_read(path: Path) -> None:
+    """The fields they lack are unset: enabled, never expiring, without a canary."""
+    registry, _ = opened(path)
+    registry.apply(a_change(2))
+    # name, revision, norms: written by hand as the first version wrote them.
+    old = b"\x0a\x03joy\x12\x40" + b"r" * 64 + b"\x3a\x08" + struct.pack("<d", 1.0)
+    assert registry._db is not None
+    registry._db.execute("UPDATE vectors SET record = ?", (old,))
+    registry.close()
+    (vector,) = contents(path).vectors
+    assert vector == Vector(name="joy", revision="r" * 64, norms=[1.0])
+    assert not vector.disabled
+    assert not vector.HasField("expire_time")
+    assert not vector.HasField("canary")
+
+
+def test_flags_and_canaries_are_there_again(path: Path) -> None:
+    """They are part of the record."""
+    registry, _ = opened(path)
+    canary = {"revision": "s" * 64, "percent": 5.0, "norms": [2.0]}
+    vector = Vector(name="joy", disabled=True, expire_time={"seconds": 9}, canary=canary)
+    registry.apply(Change(2, Audit("update", "p", "joy"), put=vector))
+    registry.close()
+    assert contents(path).vectors == (vector,)
 
 
 def test_every_change_is_audited(path: Path) -> None:

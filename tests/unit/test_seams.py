@@ -69,7 +69,7 @@ def test_a_request_that_vllm_refuses_after_admission_is_forgotten(
 ) -> None:
     """It is not live, so that the vector it named can be discarded."""
     finished: list[str] = []
-    engine = types.SimpleNamespace(admit=lambda extra, _id, _len: extra, finish=finished.append)
+    engine = types.SimpleNamespace(admit=lambda extra, *_: extra, finish=finished.append)
     monkeypatch.setattr(process, "engine", engine)
 
     def refusing(_self: object, _request: object) -> None:

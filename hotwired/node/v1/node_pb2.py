@@ -22,12 +22,14 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from hotwired.v1 import node_pb2 as hotwired_dot_v1_dot_node__pb2
 from hotwired.v1 import policy_pb2 as hotwired_dot_v1_dot_policy__pb2
 from hotwired.v1 import receipt_pb2 as hotwired_dot_v1_dot_receipt__pb2
+from hotwired.v1 import stats_pb2 as hotwired_dot_v1_dot_stats__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bhotwired/node/v1/node.proto\x12\x10hotwired.node.v1\x1a\x16hotwired/v1/node.proto\x1a\x18hotwired/v1/policy.proto\x1a\x19hotwired/v1/receipt.proto\"\x11\n\x0f\x44\x65scribeRequest\"\xa7\x03\n\x10\x44\x65scribeResponse\x12\x0f\n\x07\x62oot_id\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12$\n\x05roles\x18\x03 \x03(\x0e\x32\x15.hotwired.v1.NodeRole\x12\x0f\n\x07\x64p_rank\x18\x04 \x01(\r\x12\x0f\n\x07pp_rank\x18\x05 \x01(\r\x12\x0f\n\x07tp_rank\x18\x06 \x01(\r\x12\x0f\n\x07pp_size\x18\x07 \x01(\r\x12\x0f\n\x07tp_size\x18\x08 \x01(\r\x12\x0b\n\x03pid\x18\t \x01(\r\x12\r\n\x05model\x18\n \x01(\t\x12\x13\n\x0bhidden_size\x18\x0b \x01(\r\x12\x12\n\nnum_layers\x18\x0c \x01(\r\x12\r\n\x05\x64type\x18\r \x01(\t\x12\x14\n\x0cvllm_version\x18\x0e \x01(\t\x12\x16\n\x0eplugin_version\x18\x0f \x01(\t\x12\r\n\x05\x61rmed\x18\x10 \x01(\x08\x12\x17\n\x0f\x64isarmed_reason\x18\x11 \x01(\t\x12\x12\n\nstandalone\x18\x12 \x01(\x08\x12\x12\n\ngeneration\x18\x13 \x01(\x04\x12\x11\n\trevisions\x18\x14 \x03(\t\x12\r\n\x05sites\x18\x15 \x03(\t\"[\n\x0cStageRequest\x12/\n\x06header\x18\x01 \x01(\x0b\x32\x1d.hotwired.node.v1.StageHeaderH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\t\n\x07payload\"J\n\x0bStageHeader\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"7\n\rStageResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x14\n\x0c\x61lready_held\x18\x02 \x01(\x08\"v\n\x08Snapshot\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x31\n\x07vectors\x18\x02 \x03(\x0b\x32 .hotwired.node.v1.SnapshotVector\x12#\n\x06policy\x18\x03 \x01(\x0b\x32\x13.hotwired.v1.Policy\"b\n\x0eSnapshotVector\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x0e\n\x06layers\x18\x03 \x03(\r\x12\r\n\x05norms\x18\x04 \x03(\x01\x12\x11\n\tany_layer\x18\x05 \x01(\x08\"N\n\rCommitRequest\x12,\n\x08snapshot\x18\x01 \x01(\x0b\x32\x1a.hotwired.node.v1.Snapshot\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\"$\n\x0e\x43ommitResponse\x12\x12\n\ngeneration\x18\x01 \x01(\x04\"#\n\x0e\x44iscardRequest\x12\x11\n\trevisions\x18\x01 \x03(\t\"$\n\x0f\x44iscardResponse\x12\x11\n\trevisions\x18\x01 \x03(\t\"\x0f\n\rReportRequest\"p\n\x0eReportResponse\x12.\n\x06\x65ngine\x18\x01 \x01(\x0b\x32\x1e.hotwired.node.v1.EngineReport\x12.\n\x06worker\x18\x02 \x01(\x0b\x32\x1e.hotwired.node.v1.WorkerReport\"\xb9\x03\n\x0c\x45ngineReport\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x18\n\x10revisions_in_use\x18\x02 \x03(\t\x12\x16\n\x0erequests_total\x18\x03 \x01(\x04\x12\x1e\n\x16requests_steered_total\x18\x04 \x01(\x04\x12\\\n\x18requests_unsteered_total\x18\x05 \x03(\x0b\x32:.hotwired.node.v1.EngineReport.RequestsUnsteeredTotalEntry\x12T\n\x14\x64ose_decisions_total\x18\x06 \x03(\x0b\x32\x36.hotwired.node.v1.EngineReport.DoseDecisionsTotalEntry\x12\x15\n\rrequests_live\x18\x07 \x01(\r\x1a=\n\x1bRequestsUnsteeredTotalEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x39\n\x17\x44oseDecisionsTotalEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xe1\x02\n\x0cWorkerReport\x12\x1c\n\x14steered_tokens_total\x18\x01 \x01(\x04\x12\x18\n\x10\x66ill_steps_total\x18\x02 \x01(\x04\x12\x1a\n\x12\x66ill_seconds_total\x18\x03 \x01(\x01\x12\x13\n\x0brows_in_use\x18\x04 \x01(\r\x12\x15\n\rrows_capacity\x18\x05 \x01(\r\x12\x14\n\x0cslots_in_use\x18\x06 \x01(\r\x12\x16\n\x0eslots_capacity\x18\x07 \x01(\r\x12\x12\n\nblob_bytes\x18\x08 \x01(\x04\x12T\n\x14program_errors_total\x18\t \x03(\x0b\x32\x36.hotwired.node.v1.WorkerReport.ProgramErrorsTotalEntry\x1a\x39\n\x17ProgramErrorsTotalEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"(\n\x12GetReceiptsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"P\n\x13GetReceiptsResponse\x12&\n\x08receipts\x18\x01 \x03(\x0b\x32\x14.hotwired.v1.Receipt\x12\x11\n\ttruncated\x18\x02 \x01(\x08\x32\xf2\x03\n\x0bNodeService\x12Q\n\x08\x44\x65scribe\x12!.hotwired.node.v1.DescribeRequest\x1a\".hotwired.node.v1.DescribeResponse\x12J\n\x05Stage\x12\x1e.hotwired.node.v1.StageRequest\x1a\x1f.hotwired.node.v1.StageResponse(\x01\x12K\n\x06\x43ommit\x12\x1f.hotwired.node.v1.CommitRequest\x1a .hotwired.node.v1.CommitResponse\x12N\n\x07\x44iscard\x12 .hotwired.node.v1.DiscardRequest\x1a!.hotwired.node.v1.DiscardResponse\x12K\n\x06Report\x12\x1f.hotwired.node.v1.ReportRequest\x1a .hotwired.node.v1.ReportResponse\x12Z\n\x0bGetReceipts\x12$.hotwired.node.v1.GetReceiptsRequest\x1a%.hotwired.node.v1.GetReceiptsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bhotwired/node/v1/node.proto\x12\x10hotwired.node.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16hotwired/v1/node.proto\x1a\x18hotwired/v1/policy.proto\x1a\x19hotwired/v1/receipt.proto\x1a\x17hotwired/v1/stats.proto\"\x11\n\x0f\x44\x65scribeRequest\"\xa7\x03\n\x10\x44\x65scribeResponse\x12\x0f\n\x07\x62oot_id\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12$\n\x05roles\x18\x03 \x03(\x0e\x32\x15.hotwired.v1.NodeRole\x12\x0f\n\x07\x64p_rank\x18\x04 \x01(\r\x12\x0f\n\x07pp_rank\x18\x05 \x01(\r\x12\x0f\n\x07tp_rank\x18\x06 \x01(\r\x12\x0f\n\x07pp_size\x18\x07 \x01(\r\x12\x0f\n\x07tp_size\x18\x08 \x01(\r\x12\x0b\n\x03pid\x18\t \x01(\r\x12\r\n\x05model\x18\n \x01(\t\x12\x13\n\x0bhidden_size\x18\x0b \x01(\r\x12\x12\n\nnum_layers\x18\x0c \x01(\r\x12\r\n\x05\x64type\x18\r \x01(\t\x12\x14\n\x0cvllm_version\x18\x0e \x01(\t\x12\x16\n\x0eplugin_version\x18\x0f \x01(\t\x12\r\n\x05\x61rmed\x18\x10 \x01(\x08\x12\x17\n\x0f\x64isarmed_reason\x18\x11 \x01(\t\x12\x12\n\nstandalone\x18\x12 \x01(\x08\x12\x12\n\ngeneration\x18\x13 \x01(\x04\x12\x11\n\trevisions\x18\x14 \x03(\t\x12\r\n\x05sites\x18\x15 \x03(\t\"[\n\x0cStageRequest\x12/\n\x06header\x18\x01 \x01(\x0b\x32\x1d.hotwired.node.v1.StageHeaderH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\t\n\x07payload\"J\n\x0bStageHeader\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"7\n\rStageResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x14\n\x0c\x61lready_held\x18\x02 \x01(\x08\"v\n\x08Snapshot\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x31\n\x07vectors\x18\x02 \x03(\x0b\x32 .hotwired.node.v1.SnapshotVector\x12#\n\x06policy\x18\x03 \x01(\x0b\x32\x13.hotwired.v1.Policy\"\xd7\x01\n\x0eSnapshotVector\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x0e\n\x06layers\x18\x03 \x03(\r\x12\r\n\x05norms\x18\x04 \x03(\x01\x12\x11\n\tany_layer\x18\x05 \x01(\x08\x12\x10\n\x08\x64isabled\x18\x06 \x01(\x08\x12/\n\x0b\x65xpire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x06\x63\x61nary\x18\x08 \x01(\x0b\x32 .hotwired.node.v1.SnapshotCanary\"B\n\x0eSnapshotCanary\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\r\n\x05norms\x18\x02 \x03(\x01\x12\x0f\n\x07percent\x18\x03 \x01(\x01\"N\n\rCommitRequest\x12,\n\x08snapshot\x18\x01 \x01(\x0b\x32\x1a.hotwired.node.v1.Snapshot\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\"$\n\x0e\x43ommitResponse\x12\x12\n\ngeneration\x18\x01 \x01(\x04\"#\n\x0e\x44iscardRequest\x12\x11\n\trevisions\x18\x01 \x03(\t\"$\n\x0f\x44iscardResponse\x12\x11\n\trevisions\x18\x01 \x03(\t\"\x0f\n\rReportRequest\"p\n\x0eReportResponse\x12.\n\x06\x65ngine\x18\x01 \x01(\x0b\x32\x1e.hotwired.node.v1.EngineReport\x12.\n\x06worker\x18\x02 \x01(\x0b\x32\x1e.hotwired.node.v1.WorkerReport\"\xf2\x03\n\x0c\x45ngineReport\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x18\n\x10revisions_in_use\x18\x02 \x03(\t\x12\x16\n\x0erequests_total\x18\x03 \x01(\x04\x12\x1e\n\x16requests_steered_total\x18\x04 \x01(\x04\x12\\\n\x18requests_unsteered_total\x18\x05 \x03(\x0b\x32:.hotwired.node.v1.EngineReport.RequestsUnsteeredTotalEntry\x12T\n\x14\x64ose_decisions_total\x18\x06 \x03(\x0b\x32\x36.hotwired.node.v1.EngineReport.DoseDecisionsTotalEntry\x12\x15\n\rrequests_live\x18\x07 \x01(\r\x12\x37\n\x15\x63\x61nary_requests_total\x18\x08 \x03(\x0b\x32\x18.hotwired.v1.CanaryCount\x1a=\n\x1bRequestsUnsteeredTotalEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x39\n\x17\x44oseDecisionsTotalEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xe1\x02\n\x0cWorkerReport\x12\x1c\n\x14steered_tokens_total\x18\x01 \x01(\x04\x12\x18\n\x10\x66ill_steps_total\x18\x02 \x01(\x04\x12\x1a\n\x12\x66ill_seconds_total\x18\x03 \x01(\x01\x12\x13\n\x0brows_in_use\x18\x04 \x01(\r\x12\x15\n\rrows_capacity\x18\x05 \x01(\r\x12\x14\n\x0cslots_in_use\x18\x06 \x01(\r\x12\x16\n\x0eslots_capacity\x18\x07 \x01(\r\x12\x12\n\nblob_bytes\x18\x08 \x01(\x04\x12T\n\x14program_errors_total\x18\t \x03(\x0b\x32\x36.hotwired.node.v1.WorkerReport.ProgramErrorsTotalEntry\x1a\x39\n\x17ProgramErrorsTotalEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"(\n\x12GetReceiptsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"P\n\x13GetReceiptsResponse\x12&\n\x08receipts\x18\x01 \x03(\x0b\x32\x14.hotwired.v1.Receipt\x12\x11\n\ttruncated\x18\x02 \x01(\x08\x32\xf2\x03\n\x0bNodeService\x12Q\n\x08\x44\x65scribe\x12!.hotwired.node.v1.DescribeRequest\x1a\".hotwired.node.v1.DescribeResponse\x12J\n\x05Stage\x12\x1e.hotwired.node.v1.StageRequest\x1a\x1f.hotwired.node.v1.StageResponse(\x01\x12K\n\x06\x43ommit\x12\x1f.hotwired.node.v1.CommitRequest\x1a .hotwired.node.v1.CommitResponse\x12N\n\x07\x44iscard\x12 .hotwired.node.v1.DiscardRequest\x1a!.hotwired.node.v1.DiscardResponse\x12K\n\x06Report\x12\x1f.hotwired.node.v1.ReportRequest\x1a .hotwired.node.v1.ReportResponse\x12Z\n\x0bGetReceipts\x12$.hotwired.node.v1.GetReceiptsRequest\x1a%.hotwired.node.v1.GetReceiptsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,46 +42,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENGINEREPORT_DOSEDECISIONSTOTALENTRY']._serialized_options = b'8\001'
   _globals['_WORKERREPORT_PROGRAMERRORSTOTALENTRY']._loaded_options = None
   _globals['_WORKERREPORT_PROGRAMERRORSTOTALENTRY']._serialized_options = b'8\001'
-  _globals['_DESCRIBEREQUEST']._serialized_start=126
-  _globals['_DESCRIBEREQUEST']._serialized_end=143
-  _globals['_DESCRIBERESPONSE']._serialized_start=146
-  _globals['_DESCRIBERESPONSE']._serialized_end=569
-  _globals['_STAGEREQUEST']._serialized_start=571
-  _globals['_STAGEREQUEST']._serialized_end=662
-  _globals['_STAGEHEADER']._serialized_start=664
-  _globals['_STAGEHEADER']._serialized_end=738
-  _globals['_STAGERESPONSE']._serialized_start=740
-  _globals['_STAGERESPONSE']._serialized_end=795
-  _globals['_SNAPSHOT']._serialized_start=797
-  _globals['_SNAPSHOT']._serialized_end=915
-  _globals['_SNAPSHOTVECTOR']._serialized_start=917
-  _globals['_SNAPSHOTVECTOR']._serialized_end=1015
-  _globals['_COMMITREQUEST']._serialized_start=1017
-  _globals['_COMMITREQUEST']._serialized_end=1095
-  _globals['_COMMITRESPONSE']._serialized_start=1097
-  _globals['_COMMITRESPONSE']._serialized_end=1133
-  _globals['_DISCARDREQUEST']._serialized_start=1135
-  _globals['_DISCARDREQUEST']._serialized_end=1170
-  _globals['_DISCARDRESPONSE']._serialized_start=1172
-  _globals['_DISCARDRESPONSE']._serialized_end=1208
-  _globals['_REPORTREQUEST']._serialized_start=1210
-  _globals['_REPORTREQUEST']._serialized_end=1225
-  _globals['_REPORTRESPONSE']._serialized_start=1227
-  _globals['_REPORTRESPONSE']._serialized_end=1339
-  _globals['_ENGINEREPORT']._serialized_start=1342
-  _globals['_ENGINEREPORT']._serialized_end=1783
-  _globals['_ENGINEREPORT_REQUESTSUNSTEEREDTOTALENTRY']._serialized_start=1663
-  _globals['_ENGINEREPORT_REQUESTSUNSTEEREDTOTALENTRY']._serialized_end=1724
-  _globals['_ENGINEREPORT_DOSEDECISIONSTOTALENTRY']._serialized_start=1726
-  _globals['_ENGINEREPORT_DOSEDECISIONSTOTALENTRY']._serialized_end=1783
-  _globals['_WORKERREPORT']._serialized_start=1786
-  _globals['_WORKERREPORT']._serialized_end=2139
-  _globals['_WORKERREPORT_PROGRAMERRORSTOTALENTRY']._serialized_start=2082
-  _globals['_WORKERREPORT_PROGRAMERRORSTOTALENTRY']._serialized_end=2139
-  _globals['_GETRECEIPTSREQUEST']._serialized_start=2141
-  _globals['_GETRECEIPTSREQUEST']._serialized_end=2181
-  _globals['_GETRECEIPTSRESPONSE']._serialized_start=2183
-  _globals['_GETRECEIPTSRESPONSE']._serialized_end=2263
-  _globals['_NODESERVICE']._serialized_start=2266
-  _globals['_NODESERVICE']._serialized_end=2764
+  _globals['_DESCRIBEREQUEST']._serialized_start=184
+  _globals['_DESCRIBEREQUEST']._serialized_end=201
+  _globals['_DESCRIBERESPONSE']._serialized_start=204
+  _globals['_DESCRIBERESPONSE']._serialized_end=627
+  _globals['_STAGEREQUEST']._serialized_start=629
+  _globals['_STAGEREQUEST']._serialized_end=720
+  _globals['_STAGEHEADER']._serialized_start=722
+  _globals['_STAGEHEADER']._serialized_end=796
+  _globals['_STAGERESPONSE']._serialized_start=798
+  _globals['_STAGERESPONSE']._serialized_end=853
+  _globals['_SNAPSHOT']._serialized_start=855
+  _globals['_SNAPSHOT']._serialized_end=973
+  _globals['_SNAPSHOTVECTOR']._serialized_start=976
+  _globals['_SNAPSHOTVECTOR']._serialized_end=1191
+  _globals['_SNAPSHOTCANARY']._serialized_start=1193
+  _globals['_SNAPSHOTCANARY']._serialized_end=1259
+  _globals['_COMMITREQUEST']._serialized_start=1261
+  _globals['_COMMITREQUEST']._serialized_end=1339
+  _globals['_COMMITRESPONSE']._serialized_start=1341
+  _globals['_COMMITRESPONSE']._serialized_end=1377
+  _globals['_DISCARDREQUEST']._serialized_start=1379
+  _globals['_DISCARDREQUEST']._serialized_end=1414
+  _globals['_DISCARDRESPONSE']._serialized_start=1416
+  _globals['_DISCARDRESPONSE']._serialized_end=1452
+  _globals['_REPORTREQUEST']._serialized_start=1454
+  _globals['_REPORTREQUEST']._serialized_end=1469
+  _globals['_REPORTRESPONSE']._serialized_start=1471
+  _globals['_REPORTRESPONSE']._serialized_end=1583
+  _globals['_ENGINEREPORT']._serialized_start=1586
+  _globals['_ENGINEREPORT']._serialized_end=2084
+  _globals['_ENGINEREPORT_REQUESTSUNSTEEREDTOTALENTRY']._serialized_start=1964
+  _globals['_ENGINEREPORT_REQUESTSUNSTEEREDTOTALENTRY']._serialized_end=2025
+  _globals['_ENGINEREPORT_DOSEDECISIONSTOTALENTRY']._serialized_start=2027
+  _globals['_ENGINEREPORT_DOSEDECISIONSTOTALENTRY']._serialized_end=2084
+  _globals['_WORKERREPORT']._serialized_start=2087
+  _globals['_WORKERREPORT']._serialized_end=2440
+  _globals['_WORKERREPORT_PROGRAMERRORSTOTALENTRY']._serialized_start=2383
+  _globals['_WORKERREPORT_PROGRAMERRORSTOTALENTRY']._serialized_end=2440
+  _globals['_GETRECEIPTSREQUEST']._serialized_start=2442
+  _globals['_GETRECEIPTSREQUEST']._serialized_end=2482
+  _globals['_GETRECEIPTSRESPONSE']._serialized_start=2484
+  _globals['_GETRECEIPTSRESPONSE']._serialized_end=2564
+  _globals['_NODESERVICE']._serialized_start=2567
+  _globals['_NODESERVICE']._serialized_end=3065
 # @@protoc_insertion_point(module_scope)

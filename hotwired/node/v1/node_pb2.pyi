@@ -1,6 +1,10 @@
+import datetime
+
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from hotwired.v1 import node_pb2 as _node_pb2
 from hotwired.v1 import policy_pb2 as _policy_pb2
 from hotwired.v1 import receipt_pb2 as _receipt_pb2
+from hotwired.v1 import stats_pb2 as _stats_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -96,18 +100,34 @@ class Snapshot(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., vectors: _Optional[_Iterable[_Union[SnapshotVector, _Mapping]]] = ..., policy: _Optional[_Union[_policy_pb2.Policy, _Mapping]] = ...) -> None: ...
 
 class SnapshotVector(_message.Message):
-    __slots__ = ("name", "revision", "layers", "norms", "any_layer")
+    __slots__ = ("name", "revision", "layers", "norms", "any_layer", "disabled", "expire_time", "canary")
     NAME_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     LAYERS_FIELD_NUMBER: _ClassVar[int]
     NORMS_FIELD_NUMBER: _ClassVar[int]
     ANY_LAYER_FIELD_NUMBER: _ClassVar[int]
+    DISABLED_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
+    CANARY_FIELD_NUMBER: _ClassVar[int]
     name: str
     revision: str
     layers: _containers.RepeatedScalarFieldContainer[int]
     norms: _containers.RepeatedScalarFieldContainer[float]
     any_layer: bool
-    def __init__(self, name: _Optional[str] = ..., revision: _Optional[str] = ..., layers: _Optional[_Iterable[int]] = ..., norms: _Optional[_Iterable[float]] = ..., any_layer: bool = ...) -> None: ...
+    disabled: bool
+    expire_time: _timestamp_pb2.Timestamp
+    canary: SnapshotCanary
+    def __init__(self, name: _Optional[str] = ..., revision: _Optional[str] = ..., layers: _Optional[_Iterable[int]] = ..., norms: _Optional[_Iterable[float]] = ..., any_layer: bool = ..., disabled: bool = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., canary: _Optional[_Union[SnapshotCanary, _Mapping]] = ...) -> None: ...
+
+class SnapshotCanary(_message.Message):
+    __slots__ = ("revision", "norms", "percent")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    NORMS_FIELD_NUMBER: _ClassVar[int]
+    PERCENT_FIELD_NUMBER: _ClassVar[int]
+    revision: str
+    norms: _containers.RepeatedScalarFieldContainer[float]
+    percent: float
+    def __init__(self, revision: _Optional[str] = ..., norms: _Optional[_Iterable[float]] = ..., percent: _Optional[float] = ...) -> None: ...
 
 class CommitRequest(_message.Message):
     __slots__ = ("snapshot", "boot_id")
@@ -148,7 +168,7 @@ class ReportResponse(_message.Message):
     def __init__(self, engine: _Optional[_Union[EngineReport, _Mapping]] = ..., worker: _Optional[_Union[WorkerReport, _Mapping]] = ...) -> None: ...
 
 class EngineReport(_message.Message):
-    __slots__ = ("generation", "revisions_in_use", "requests_total", "requests_steered_total", "requests_unsteered_total", "dose_decisions_total", "requests_live")
+    __slots__ = ("generation", "revisions_in_use", "requests_total", "requests_steered_total", "requests_unsteered_total", "dose_decisions_total", "requests_live", "canary_requests_total")
     class RequestsUnsteeredTotalEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -170,6 +190,7 @@ class EngineReport(_message.Message):
     REQUESTS_UNSTEERED_TOTAL_FIELD_NUMBER: _ClassVar[int]
     DOSE_DECISIONS_TOTAL_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_LIVE_FIELD_NUMBER: _ClassVar[int]
+    CANARY_REQUESTS_TOTAL_FIELD_NUMBER: _ClassVar[int]
     generation: int
     revisions_in_use: _containers.RepeatedScalarFieldContainer[str]
     requests_total: int
@@ -177,7 +198,8 @@ class EngineReport(_message.Message):
     requests_unsteered_total: _containers.ScalarMap[str, int]
     dose_decisions_total: _containers.ScalarMap[str, int]
     requests_live: int
-    def __init__(self, generation: _Optional[int] = ..., revisions_in_use: _Optional[_Iterable[str]] = ..., requests_total: _Optional[int] = ..., requests_steered_total: _Optional[int] = ..., requests_unsteered_total: _Optional[_Mapping[str, int]] = ..., dose_decisions_total: _Optional[_Mapping[str, int]] = ..., requests_live: _Optional[int] = ...) -> None: ...
+    canary_requests_total: _containers.RepeatedCompositeFieldContainer[_stats_pb2.CanaryCount]
+    def __init__(self, generation: _Optional[int] = ..., revisions_in_use: _Optional[_Iterable[str]] = ..., requests_total: _Optional[int] = ..., requests_steered_total: _Optional[int] = ..., requests_unsteered_total: _Optional[_Mapping[str, int]] = ..., dose_decisions_total: _Optional[_Mapping[str, int]] = ..., requests_live: _Optional[int] = ..., canary_requests_total: _Optional[_Iterable[_Union[_stats_pb2.CanaryCount, _Mapping]]] = ...) -> None: ...
 
 class WorkerReport(_message.Message):
     __slots__ = ("steered_tokens_total", "fill_steps_total", "fill_seconds_total", "rows_in_use", "rows_capacity", "slots_in_use", "slots_capacity", "blob_bytes", "program_errors_total")
