@@ -145,8 +145,8 @@ class Admission:
         except DeclinedError as exc:
             if any(use.arm is Arm.CANARY for use in admitted.arms):
                 # There may be room for the name's own, which others use already.
-                own, placement = self._placed(extra_args, request_id, prompt, "")
-                return replace(own, arms=fallen_back(admitted.arms)), placement
+                own, laid_out = self._placed(extra_args, request_id, prompt, "")
+                return replace(own, arms=fallen_back(admitted.arms)), laid_out
             return admitted.declined(exc.reason, exc.message), None
         except Exception as exc:  # noqa: BLE001 - whatever it is, the engine serves on
             return self._failed((extra_args or {}).get(SPEC_KEY), request_id, exc), None
