@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hotwire_plugin import spec as specs
-from hotwire_plugin.availability import AVAILABILITY_REASONS
+from hotwire_plugin.availability import AVAILABILITY_REASONS, Arm, fallen_back
 from hotwire_plugin.decisions import KILL_SWITCH, NODE_DISARMED, Admitted, Ask, Decisions
 from hotwire_plugin.ledger import EngineCounters, Ledger, Uses
 from hotwire_plugin.op_forms import directions
@@ -152,6 +152,10 @@ class Admission:
             placement = Placement.of(program, prompt.length)
             self._check(program, placement, prompt)
         except DeclinedError as exc:
+            if any(use.arm is Arm.CANARY for use in admitted.arms):
+                # There may be room for the name's own, which others use already.
+                own, laid_out = self._placed(extra_args, request_id, prompt, "")
+                return replace(own, arms=fallen_back(admitted.arms)), laid_out
             return admitted.declined(exc.reason, exc.message), None
         except Exception as exc:  # noqa: BLE001 - whatever it is, the engine serves on
             return self._failed((extra_args or {}).get(SPEC_KEY), request_id, exc), None

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from hotwired import names, policy, vectors
+from hotwired import expiry, names, policy, vectors
 from hotwired.errors import MutationTimeout, shown
 from hotwired.fleet import Fleet
 from hotwired.log import get
@@ -182,10 +182,16 @@ class Mutations:
         return entry.vector if entry is not None else None
 
     def _for_name(self, upload: Upload) -> Upload:
-        """Returns an upload as its name can have it, as of now."""
-        if upload.canary_percent is None:
-            return upload
-        return vectors.for_name(upload, self._existing(upload.vector.name))
+        """Returns an upload as its name can have it, as of now.
+
+        Raises VectorNotFound, CanaryInvalid, VectorShapeMismatch or ExpireTimeInvalid.
+        """
+        if upload.canary_percent is not None:
+            upload = vectors.for_name(upload, self._existing(upload.vector.name))
+        current = self._current(upload.vector.name)
+        if current is not None and upload.expire_time is None:
+            expiry.check_ahead(current, time.time())
+        return upload
 
     def _existing(self, name: str) -> vector_pb2.Vector:
         if (vector := self._current(name)) is None:

@@ -136,6 +136,21 @@ def test_what_a_canary_cannot_do_the_names_own_does(caplog: pytest.LogCaptureFix
     assert subject.report().canary_requests_total == {ArmUse("joy", NEW, Arm.FALLBACK): 1}
 
 
+def test_a_canary_without_room_is_done_without() -> None:
+    """Its directions are others than those that the workers hold for the name's own."""
+    holder = SnapshotHolder(Snapshot(1, {**VECTORS, "joy": on_trial()}, EnginePolicy()))
+    subject = Admission(holder, ModelShape(LAYERS, slots=10), lambda: None)
+    whole = {SPEC_KEY: '{"id": "joy"}'}  # ten layers
+    assert revisions(subject, HIGH, whole) == {JOY}
+    assert revisions(subject, LOW, whole) == {JOY}
+    assert subject.report().canary_requests_total == {
+        ArmUse("joy", JOY, Arm.STABLE): 1,
+        ArmUse("joy", NEW, Arm.FALLBACK): 1,
+    }
+    assert revisions(subject, LOW, {SPEC_KEY: {"id": "calm", "layer": 1}}) == set()
+    assert subject.report().requests_unsteered_total == {"SLOTS_EXHAUSTED": 1}
+
+
 def test_what_neither_can_do_is_declined_for_the_names_own() -> None:
     """One reason, no arm."""
     subject, _ = admission(on_trial())
