@@ -13,7 +13,7 @@ from tests.support import situations
 from tests.support.engine_process import Answer, Ask
 from tests.support.hf_reference import HfReference
 from tests.support.steered_check import ROW, SPECS, Judge, batch, prompt
-from tests.support.tiny_extras import make_lora, merge_lora
+from tests.support.tiny_extras import decoded, make_lora, merge_lora
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +72,12 @@ def test_a_lora_adapter_and_steering_add_up(
 )
 @pytest.mark.parametrize("scope", SPECS)
 def test_structured_output_is_steered_within_its_grammar(
-    wide: Rig, judge: Judge, scope: str | None, constraint: dict[str, Any], pattern: str
+    wide: Rig,
+    judge: Judge,
+    spoken_model: str,
+    scope: str | None,
+    constraint: dict[str, Any],
+    pattern: str,
 ) -> None:
     """The text keeps to the grammar, and the figures behind it are those of the scope."""
     fields = {
@@ -83,7 +88,7 @@ def test_structured_output_is_steered_within_its_grammar(
     }
     ask = Ask(prompt(35), SPECS[scope])
     (answer,) = wide.engine.call("run", situations.generate_as, [ask], fields)
-    assert re.fullmatch(pattern, answer.text, re.DOTALL)
+    assert re.fullmatch(pattern, decoded(spoken_model, answer.tokens), re.DOTALL)
     judge.check_constrained(answer, scope)
 
 

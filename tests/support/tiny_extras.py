@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,17 @@ def add_tokenizer(model: str) -> None:
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
     ).save_pretrained(model)
+
+
+def decoded(model: str, tokens: Sequence[int]) -> str:
+    """Return the text of tokens by themselves.
+
+    vLLM's own starts from the prompt, whose random bytes may be half a character.
+    """
+    from tokenizers import Tokenizer
+
+    text: str = Tokenizer.from_file(f"{model}/tokenizer.json").decode(list(tokens))
+    return text
 
 
 def make_lora(folder: Path) -> str:
