@@ -74,6 +74,7 @@ def test_a_lora_adapter_and_steering_add_up(
 def test_structured_output_is_steered_within_its_grammar(
     wide: Rig,
     judge: Judge,
+    *,
     spoken_model: str,
     scope: str | None,
     constraint: dict[str, Any],
