@@ -4,13 +4,16 @@ import os
 import subprocess
 import sys
 import types
+from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from hotwire_plugin.engine_seam import core, scheduler, worker
+from hotwire_plugin.engine_seam import core, scheduler, sessions, worker
 from hotwire_plugin.engine_seam.identity import refused_feature
 from hotwire_plugin.engine_seam.patch import SeamMoved, replace
+from hotwire_plugin.engine_seam.step_message import PROMPT_LEN_KEY
 from hotwire_plugin.layers import NotSteerable
 from hotwire_plugin.process import process
 from hotwire_plugin.settings import settings_from
@@ -137,3 +140,41 @@ def test_how_far_a_request_got_when_it_ended() -> None:
             num_output_tokens=output, num_tokens=tokens, num_computed_tokens=computed
         )
         assert scheduler._computed(request) == want
+
+
+@pytest.mark.parametrize(("extra_args", "drawn_by"), [(None, None), ({PROMPT_LEN_KEY: 1}, "")])
+def test_the_steps_of_a_beam_search_draw_no_canary(
+    extra_args: dict[str, Any] | None, drawn_by: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their ids differ, so that one search would mix two revisions; others draw by their own."""
+    seen: list[str | None] = []
+
+    def admit(extra: Any, _id: str, _prompt: object, by: str | None) -> Any:
+        seen.append(by)
+        return extra
+
+    monkeypatch.setattr(process, "engine", types.SimpleNamespace(admit=admit))
+    params = types.SimpleNamespace(extra_args=extra_args)
+    request = types.SimpleNamespace(
+        sampling_params=params, prompt_token_ids=[1, 2], request_id="r", resumable=False
+    )
+    core._admitted(lambda _self, _request: None)(object(), request)
+    assert seen == [drawn_by]
+
+
+def test_the_chunks_of_a_session_draw_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is admitted under a name of its own, and all get one revision."""
+    monkeypatch.setattr(sessions, "_chunks", {"r": deque(["r"])})
+    seen: list[tuple[str, str]] = []
+
+    def admit(_extra: Any, name: str, _prompt: object, drawn_by: str) -> Any:
+        seen.append((name, drawn_by))
+        return types.SimpleNamespace(extra_args=None)
+
+    engine = types.SimpleNamespace(admission=types.SimpleNamespace(admit=admit))
+    params = types.SimpleNamespace(extra_args=None)
+    request = types.SimpleNamespace(sampling_params=params, request_id="r", resumable=True)
+    for _ in range(2):
+        sessions.admit(engine, request)  # type: ignore[arg-type]
+    assert [by for _, by in seen] == ["r", "r"]
+    assert len({name for name, _ in seen}) == 2
