@@ -10,6 +10,7 @@ HotwireError
 │   ├── SizeMismatch
 │   ├── UploadInvalid
 │   ├── PolicyInvalid
+│   ├── ReferenceNormsMismatch
 │   ├── FieldMaskInvalid
 │   ├── PageInvalid
 │   ├── IntervalInvalid
@@ -127,6 +128,10 @@ class UploadInvalid(InvalidInput):
 
 class PolicyInvalid(InvalidInput):
     """A value of the policy is out of range."""
+
+
+class ReferenceNormsMismatch(InvalidInput):
+    """The reference norms are of another model than one that is served."""
 
 
 class FieldMaskInvalid(InvalidInput):

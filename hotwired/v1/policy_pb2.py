@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18hotwired/v1/policy.proto\x12\x0bhotwired.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa2\x03\n\x06Policy\x12\x13\n\x0bkill_switch\x18\x01 \x01(\x08\x12(\n\tdose_mode\x18\x02 \x01(\x0e\x32\x15.hotwired.v1.DoseMode\x12\x1e\n\x11max_relative_dose\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12$\n\x17max_total_relative_dose\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x19\n\x11\x61llow_unmonitored\x18\x05 \x01(\x08\x12\x0e\n\x06strict\x18\x06 \x01(\x08\x12@\n\x0freference_norms\x18\x07 \x03(\x0b\x32\'.hotwired.v1.Policy.ReferenceNormsEntry\x12\x0c\n\x04\x65tag\x18\x08 \x01(\t\x12/\n\x0bupdate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a\x35\n\x13ReferenceNormsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x14\n\x12_max_relative_doseB\x1a\n\x18_max_total_relative_dose*d\n\x08\x44oseMode\x12\x19\n\x15\x44OSE_MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x44OSE_MODE_REJECT\x10\x01\x12\x13\n\x0f\x44OSE_MODE_CLAMP\x10\x02\x12\x12\n\x0e\x44OSE_MODE_WARN\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18hotwired/v1/policy.proto\x12\x0bhotwired.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x03\n\x06Policy\x12\x13\n\x0bkill_switch\x18\x01 \x01(\x08\x12(\n\tdose_mode\x18\x02 \x01(\x0e\x32\x15.hotwired.v1.DoseMode\x12\x1e\n\x11max_relative_dose\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12$\n\x17max_total_relative_dose\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x19\n\x11\x61llow_unmonitored\x18\x05 \x01(\x08\x12\x0e\n\x06strict\x18\x06 \x01(\x08\x12@\n\x0freference_norms\x18\x07 \x03(\x0b\x32\'.hotwired.v1.Policy.ReferenceNormsEntry\x12\x0c\n\x04\x65tag\x18\x08 \x01(\t\x12/\n\x0bupdate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x1breference_norms_fingerprint\x18\n \x01(\tH\x02\x88\x01\x01\x1a\x35\n\x13ReferenceNormsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x14\n\x12_max_relative_doseB\x1a\n\x18_max_total_relative_doseB\x1e\n\x1c_reference_norms_fingerprint*d\n\x08\x44oseMode\x12\x19\n\x15\x44OSE_MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x44OSE_MODE_REJECT\x10\x01\x12\x13\n\x0f\x44OSE_MODE_CLAMP\x10\x02\x12\x12\n\x0e\x44OSE_MODE_WARN\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,10 +34,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_POLICY_REFERENCENORMSENTRY']._loaded_options = None
   _globals['_POLICY_REFERENCENORMSENTRY']._serialized_options = b'8\001'
-  _globals['_DOSEMODE']._serialized_start=495
-  _globals['_DOSEMODE']._serialized_end=595
+  _globals['_DOSEMODE']._serialized_start=569
+  _globals['_DOSEMODE']._serialized_end=669
   _globals['_POLICY']._serialized_start=75
-  _globals['_POLICY']._serialized_end=493
-  _globals['_POLICY_REFERENCENORMSENTRY']._serialized_start=390
-  _globals['_POLICY_REFERENCENORMSENTRY']._serialized_end=443
+  _globals['_POLICY']._serialized_end=567
+  _globals['_POLICY_REFERENCENORMSENTRY']._serialized_start=432
+  _globals['_POLICY_REFERENCENORMSENTRY']._serialized_end=485
 # @@protoc_insertion_point(module_scope)

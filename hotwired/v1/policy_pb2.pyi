@@ -22,7 +22,7 @@ DOSE_MODE_CLAMP: DoseMode
 DOSE_MODE_WARN: DoseMode
 
 class Policy(_message.Message):
-    __slots__ = ("kill_switch", "dose_mode", "max_relative_dose", "max_total_relative_dose", "allow_unmonitored", "strict", "reference_norms", "etag", "update_time")
+    __slots__ = ("kill_switch", "dose_mode", "max_relative_dose", "max_total_relative_dose", "allow_unmonitored", "strict", "reference_norms", "etag", "update_time", "reference_norms_fingerprint")
     class ReferenceNormsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,7 @@ class Policy(_message.Message):
     REFERENCE_NORMS_FIELD_NUMBER: _ClassVar[int]
     ETAG_FIELD_NUMBER: _ClassVar[int]
     UPDATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    REFERENCE_NORMS_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     kill_switch: bool
     dose_mode: DoseMode
     max_relative_dose: float
@@ -48,4 +49,5 @@ class Policy(_message.Message):
     reference_norms: _containers.ScalarMap[int, float]
     etag: str
     update_time: _timestamp_pb2.Timestamp
-    def __init__(self, kill_switch: bool = ..., dose_mode: _Optional[_Union[DoseMode, str]] = ..., max_relative_dose: _Optional[float] = ..., max_total_relative_dose: _Optional[float] = ..., allow_unmonitored: bool = ..., strict: bool = ..., reference_norms: _Optional[_Mapping[int, float]] = ..., etag: _Optional[str] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    reference_norms_fingerprint: str
+    def __init__(self, kill_switch: bool = ..., dose_mode: _Optional[_Union[DoseMode, str]] = ..., max_relative_dose: _Optional[float] = ..., max_total_relative_dose: _Optional[float] = ..., allow_unmonitored: bool = ..., strict: bool = ..., reference_norms: _Optional[_Mapping[int, float]] = ..., etag: _Optional[str] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reference_norms_fingerprint: _Optional[str] = ...) -> None: ...
