@@ -12,6 +12,7 @@ HotwireError
 │   ├── ExpireTimeInvalid
 │   ├── CanaryInvalid
 │   ├── PolicyInvalid
+│   ├── ReferenceNormsMismatch
 │   ├── FieldMaskInvalid
 │   ├── PageInvalid
 │   ├── IntervalInvalid
@@ -137,6 +138,10 @@ class CanaryInvalid(InvalidInput):
 
 class PolicyInvalid(InvalidInput):
     """A value of the policy is out of range."""
+
+
+class ReferenceNormsMismatch(InvalidInput):
+    """The reference norms are of another model than one that is served."""
 
 
 class FieldMaskInvalid(InvalidInput):

@@ -19,7 +19,8 @@ from hotwired.node_link import NodeLink
 from hotwired.plan import Outcome, is_settled
 from hotwired.reconcile import Reconciler
 from hotwired.registry import Audit, Change
-from hotwired.staging import Caller, stage_everywhere, targets
+from hotwired.snapshot import norms_misfit
+from hotwired.staging import Caller, answers, stage_everywhere, targets
 from hotwired.store import Store
 from hotwired.upload import Upload
 from hotwired.v1 import node_pb2 as public_pb2
@@ -119,7 +120,8 @@ class Mutations:
     ) -> tuple[policy_pb2.Policy, Result]:
         """Changes the policy and returns it.
 
-        Raises PolicyInvalid, FieldMaskInvalid, EtagMismatch, MutationTimeout or StoreUnavailable.
+        Raises PolicyInvalid, FieldMaskInvalid, EtagMismatch, ReferenceNormsMismatch,
+        MutationTimeout or StoreUnavailable.
         """
         found = await self._finish(lambda: self._set_policy(request, caller), caller)
         if request.validate_only:
@@ -267,6 +269,7 @@ class Mutations:
         policy.check_default(wanted, desired.entries)
         if policy.same(wanted, desired.policy):
             return desired.policy
+        self._check_norms(wanted, desired.policy)
         wanted = policy.stamped(wanted, desired.generation + 1, time.time())
         if not request.validate_only:
             audit = Audit(
@@ -278,6 +281,16 @@ class Mutations:
             )
             await self._apply(Change(desired.generation + 1, audit, policy=wanted))
         return wanted
+
+    def _check_norms(self, wanted: policy_pb2.Policy, current: policy_pb2.Policy) -> None:
+        """Raises ReferenceNormsMismatch if new reference norms are of no model that is served."""
+        if policy.same_norms(wanted, current):
+            # They were judged when they came: now they must not keep anyone from the kill switch.
+            return
+        for instance in self._fleet.instances():
+            facts = instance.facts if answers(instance) else None
+            if facts is not None and (error := norms_misfit(wanted, facts)) is not None:
+                raise error
 
     async def _apply(self, change: Change, blob: tuple[str, bytes] | None = None) -> None:
         await self._store.apply(change, blob)

@@ -66,7 +66,7 @@ class Plan:
     def snapshot(self) -> node_pb2.Snapshot:
         """Returns what to put in force."""
         key = (self._facts, self.left_out, self.steerable)
-        return self.desired.snapshot(key, self._entries)
+        return self.desired.snapshot(key, self._entries, self._facts)
 
     def _entries(self) -> Iterable[Entry]:
         if not self.steerable:

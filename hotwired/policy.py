@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator, Mapping
 
 from google.protobuf import timestamp_pb2
 
+from hotwired import fingerprint
 from hotwired.errors import EtagMismatch, FieldMaskInvalid, PolicyInvalid, shown
 from hotwired.v1 import policy_pb2, steering_service_pb2
 from hotwired.vector_file import MAX_LAYER
@@ -15,6 +16,7 @@ _LIMITS = ("max_relative_dose", "max_total_relative_dose")
 _LIVE = "max_live_relative_dose"
 _LIMIT_MAPS = ("max_relative_dose_by_vector", "max_relative_dose_by_caller")
 _MAPS = ("reference_norms", *_LIMIT_MAPS)
+_FINGERPRINT = "reference_norms_fingerprint"
 _SETTABLE = (
     "kill_switch",
     "dose_mode",
@@ -27,11 +29,14 @@ _SETTABLE = (
     "default_spec",
     "default_mode",
     "reference_norms",
+    _FINGERPRINT,
 )
 MAX_DEFAULT_SPEC_BYTES = 16 * 1024
 MAX_LABEL_CHARS = 256
 # The least normal fp32 number: a lower limit could not be kept by any scale.
 _LEAST_LIVE = 2.0**-126
+# Fields that can be unset, which is not the same as zero or empty.
+_OPTIONAL = (*_LIMITS, _LIVE, _FINGERPRINT)
 
 
 def default() -> policy_pb2.Policy:
@@ -53,8 +58,12 @@ def updated(
     _check_etag(current, request.policy.etag)
     wanted = policy_pb2.Policy()
     wanted.CopyFrom(current)
-    for field in _masked(request):
+    fields = _masked(request)
+    for field in fields:
         _copy_field(request.policy, wanted, field)
+    if "reference_norms" in fields and _FINGERPRINT not in fields:
+        # It said whose the table before was.
+        wanted.ClearField(_FINGERPRINT)
     if wanted.dose_mode == policy_pb2.DOSE_MODE_UNSPECIFIED:
         wanted.dose_mode = policy_pb2.DOSE_MODE_REJECT
     if wanted.default_mode == policy_pb2.DEFAULT_MODE_UNSPECIFIED:
@@ -81,6 +90,14 @@ def stamped(policy: policy_pb2.Policy, generation: int, seconds: float) -> polic
 def same(left: policy_pb2.Policy, right: policy_pb2.Policy) -> bool:
     """Whether two policies say the same, whatever their etags and times."""
     return _bare(left) == _bare(right)
+
+
+def same_norms(left: policy_pb2.Policy, right: policy_pb2.Policy) -> bool:
+    """Whether two policies have the same reference norms, of the same model."""
+    return (left.reference_norms, left.reference_norms_fingerprint) == (
+        right.reference_norms,
+        right.reference_norms_fingerprint,
+    )
 
 
 def timestamp(seconds: float) -> timestamp_pb2.Timestamp:
@@ -120,7 +137,7 @@ def _copy_field(source: policy_pb2.Policy, target: policy_pb2.Policy, field: str
     target.ClearField(field)
     if field in _MAPS:
         getattr(target, field).update(getattr(source, field))
-    elif field not in (*_LIMITS, _LIVE) or source.HasField(field):
+    elif field not in _OPTIONAL or source.HasField(field):
         setattr(target, field, getattr(source, field))
 
 
@@ -139,6 +156,8 @@ def _violations(policy: policy_pb2.Policy) -> Iterator[tuple[str, str]]:
             yield "policy.reference_norms", f"layer {layer} is over {MAX_LAYER}"
         elif not (math.isfinite(norm) and norm > 0):
             yield f"policy.reference_norms[{layer}]", f"{norm} is not a finite number > 0"
+    if policy.HasField(_FINGERPRINT) and (problem := _fingerprint_problem(policy)):
+        yield f"policy.{_FINGERPRINT}", problem
 
 
 def _violations_of_live(policy: policy_pb2.Policy) -> Iterator[tuple[str, str]]:
@@ -212,3 +231,15 @@ def _limit(wanted: policy_pb2.Policy, field: str) -> str:
 
 def _limits(limits: Mapping[str, float]) -> str:
     return ", ".join(f"{shown(name)}: {limits[name]:g}" for name in sorted(limits)) or "none"
+
+
+def _fingerprint_problem(policy: policy_pb2.Policy) -> str:
+    """Why the fingerprint can't be that of the reference norms; empty if it can."""
+    try:
+        depth = fingerprint.shape_of(policy.reference_norms_fingerprint).num_layers
+    except ValueError as error:
+        return str(error)
+    if not policy.reference_norms:
+        return "there are no reference_norms that it could be of"
+    last = max(policy.reference_norms)
+    return f"reference_norms has layer {last}, the model {depth} layers" if last >= depth else ""

@@ -4,7 +4,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from hotwired.errors import VectorShapeMismatch
+from hotwired import fingerprint
+from hotwired.errors import ReferenceNormsMismatch, VectorShapeMismatch
 from hotwired.node.v1 import node_pb2
 from hotwired.v1 import policy_pb2, vector_pb2
 from hotwired.vector_file import check_shape
@@ -134,13 +135,15 @@ class Desired:
             )
         return self._fitting[facts]
 
-    def snapshot(self, key: object, entries: Callable[[], Iterable[Entry]]) -> node_pb2.Snapshot:
-        """Returns the snapshot with these entries, made once for each key."""
+    def snapshot(
+        self, key: object, entries: Callable[[], Iterable[Entry]], facts: Facts | None
+    ) -> node_pb2.Snapshot:
+        """Returns the snapshot with these entries for a model, made once for each key."""
         if key not in self._snapshots:
             self._snapshots[key] = node_pb2.Snapshot(
                 generation=self.generation,
                 vectors=[entry.in_snapshot for entry in entries()],
-                policy=self.policy,
+                policy=policy_for(self.policy, facts),
             )
         return self._snapshots[key]
 
@@ -178,6 +181,37 @@ def misfit(vector: vector_pb2.Vector, facts: Facts) -> VectorShapeMismatch | Non
     except VectorShapeMismatch as exc:
         return exc
     return None
+
+
+def policy_for(policy: policy_pb2.Policy, facts: Facts | None) -> policy_pb2.Policy:
+    """Returns the policy for a model: without reference norms if they are of another."""
+    if facts is None or norms_misfit(policy, facts) is None:
+        return policy
+    bare = policy_pb2.Policy()
+    bare.CopyFrom(policy)
+    bare.ClearField("reference_norms")
+    bare.ClearField("reference_norms_fingerprint")
+    return bare
+
+
+def norms_misfit(policy: policy_pb2.Policy, facts: Facts) -> ReferenceNormsMismatch | None:
+    """Returns why the reference norms are not of a model, or None if they may be.
+
+    A node says its model's shape and no digest, so the shape is all that is compared.
+    """
+    if not policy.HasField("reference_norms_fingerprint"):
+        return None
+    shape = fingerprint.shape_of(policy.reference_norms_fingerprint)
+    if shape == (facts.num_layers, facts.hidden_size):
+        return None
+    stated = f"{shape.num_layers}x{shape.hidden_size}"
+    served = f"{facts.num_layers}x{facts.hidden_size}"
+    message = f"the reference norms are of a {stated} model; {facts.model!r} is {served}"
+    return ReferenceNormsMismatch(
+        message,
+        metadata={"model": facts.model, "expected": served, "actual": stated},
+        violations=(("policy.reference_norms", message),),
+    )
 
 
 def same_model(stated: str, served: str) -> bool:

@@ -39,7 +39,7 @@ def targets(upload: Upload, fleet: Fleet) -> list[NodeLink]:
     Raises VectorShapeMismatch if it fits no instance though there is one, VectorNotFinite if a
     value is infinite in the dtype of a model that it fits.
     """
-    known = [(i, i.facts) for i in fleet.instances() if _answers(i)]
+    known = [(i, i.facts) for i in fleet.instances() if answers(i)]
     fitting: list[Instance] = []
     misfits: list[HotwireError] = []
     for instance, facts in known:
@@ -60,7 +60,8 @@ def targets(upload: Upload, fleet: Fleet) -> list[NodeLink]:
     return [w for i in fitting for w in i.workers if w.is_armed and not w.failures]
 
 
-def _answers(instance: Instance) -> bool:
+def answers(instance: Instance) -> bool:
+    """Whether any process of an instance answers."""
     return any(not link.failures for link in instance.links)
 
 

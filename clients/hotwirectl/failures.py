@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import click
 
@@ -19,6 +20,7 @@ _HINTS = {
     "NAME_INVALID": "give another name with --name",
     "NODE_REJECTED": "`hotwirectl nodes` shows what each node says",
     "RECEIPT_NOT_FOUND": "engines keep the last 10,000 of requests that asked for steering",
+    "REFERENCE_NORMS_MISMATCH": "`hotwirectl nodes` shows the shape of each model",
     "REVISION_MISMATCH": "`hotwirectl list` shows the revisions",
     "SHUTTING_DOWN": "try again in a moment",
     "SOCKET_NOT_TRUSTED": "set HOTWIRE_RUN_DIR to a directory of your own, for the daemon too",
@@ -124,4 +126,32 @@ def unhealthy(status: str, server: str) -> Failure:
         message=f"the daemon at {server} says it is not serving",
         exit_code=exit_codes.UNHEALTHY,
         metadata={"server": server},
+    )
+
+
+def extra_missing(what: str, extra: str, error: ImportError) -> CommandFailedError:
+    """Returns the error for a part of the command whose libraries are not installed."""
+    return CommandFailedError(
+        Failure(
+            code="USAGE",
+            reason="EXTRA_MISSING",
+            message=f"{what} needs what is not installed here: {error}",
+            exit_code=exit_codes.USAGE,
+            hint=f"pip install 'hotwired[{extra}]'",
+            metadata={"extra": extra},
+        )
+    )
+
+
+def model_unreadable(directory: Path, error: Exception) -> CommandFailedError:
+    """Returns the error for a directory that holds no model that can be measured."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return CommandFailedError(
+        Failure(
+            code="USAGE",
+            reason="MODEL_UNREADABLE",
+            message=f"{directory} holds no model that can be measured: {lines[0]}",
+            exit_code=exit_codes.USAGE,
+            metadata={"model": str(directory)},
+        )
     )

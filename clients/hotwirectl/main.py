@@ -15,6 +15,7 @@ import click
 from hotwire_client import HotwireError
 from hotwirectl import exit_codes, failures, policy, receipts, status, vector, vectors
 from hotwirectl.completion import COMPLETE_VAR, PROGRAM, completion
+from hotwirectl.norms.commands import norms
 from hotwirectl.printers import stdio
 from hotwirectl.settings import FORMATS, Group, Settings
 
@@ -50,6 +51,7 @@ for _command in (
     policy.policy,
     policy.off,
     policy.on,
+    norms,
     status.stats,
     status.nodes,
     receipts.receipt,

@@ -93,7 +93,8 @@ def show(settings: Settings) -> None:
 @click.option(
     "--reference-norms",
     type=_FILE,
-    help='JSON with the norm of the residual stream by layer: {"0": 12.5, ...}, or a list.',
+    help="What `norms measure` writes; or JSON with the norm of the residual stream by layer: "
+    '{"0": 12.5, ...}, or a list.',
 )
 @click.option(
     "--file",
@@ -144,6 +145,6 @@ def _given(
         **plain,
         "default_mode": f"DEFAULT_MODE_{default_mode.upper()}" if default_mode else None,
         "dose_mode": f"DOSE_MODE_{mode.upper()}" if mode else None,
-        "reference_norms": policy_input.read_norms(reference_norms) if reference_norms else None,
+        **(policy_input.read_reference(reference_norms) if reference_norms else {}),
     }
     return {name: value for name, value in values.items() if value is not None}

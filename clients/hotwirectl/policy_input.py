@@ -1,6 +1,5 @@
 """Turns what is given to `policy set` into a policy and the names of the fields to change."""
 
-import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +9,8 @@ import click
 from google.protobuf.json_format import ParseDict, ParseError
 
 from hotwire_client import Policy
+from hotwirectl.json_file import read_json
+from hotwirectl.norms import table
 
 _NOT_SET_BY_MASK = {"etag", "update_time"}
 _NAMES = {f.json_name: f.name for f in Policy.DESCRIPTOR.fields} | {
@@ -71,7 +72,7 @@ def read_policy(path: Path) -> dict[str, Any]:
     Raises:
         click.UsageError: The file does not hold one object with fields of the policy.
     """
-    form = _read_json(path)
+    form = read_json(path)
     if isinstance(form, dict) and isinstance(form.get("policy"), dict):
         form = form["policy"]
     if not isinstance(form, dict):
@@ -82,13 +83,31 @@ def read_policy(path: Path) -> dict[str, Any]:
     return {_NAMES[key]: value for key, value in form.items()}
 
 
+def read_reference(path: Path) -> dict[str, Any]:
+    """Returns the fields of the policy that a file of norms is for.
+
+    It is a table of `norms measure`, which has its model's fingerprint, or a bare map or list.
+    A fingerprint belongs to one table, so "none" takes that of the table before away.
+
+    Raises:
+        click.UsageError: The file holds anything else.
+    """
+    if not table.is_table(read_json(path)):
+        return {"reference_norms": read_norms(path), "reference_norms_fingerprint": "none"}
+    found = table.read(path)
+    return {
+        "reference_norms": found.means(),
+        "reference_norms_fingerprint": found.fingerprint or "none",
+    }
+
+
 def read_norms(path: Path) -> dict[str, float]:
     """Returns the L2 norm of the residual stream by layer, from an object or a list.
 
     Raises:
         click.UsageError: The file holds anything else.
     """
-    form = _read_json(path)
+    form = read_json(path)
     if isinstance(form, list):
         form = dict(enumerate(form))
     if not isinstance(form, dict):
@@ -106,21 +125,3 @@ def _norm(value: object, key: str | int, path: Path) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise click.UsageError(f"{path} has no number for layer {key}")
     return float(value)
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes(), object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (ValueError, RecursionError, OSError) as error:
-        raise click.UsageError(f"{path} cannot be read as JSON: {error}") from error
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    form = dict(pairs)
-    if len(form) < len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return form
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")

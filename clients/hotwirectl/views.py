@@ -14,6 +14,7 @@ from hotwire_client import (
     NodeOutcome,
     NodeRole,
     NodeState,
+    Policy,
     Stats,
     Vector,
 )
@@ -148,6 +149,7 @@ def policy(response: GetPolicyResponse) -> str:
             ("allow_unmonitored", text.yes(p.allow_unmonitored)),
             ("strict", text.yes(p.strict)),
             ("reference_norms", _norms(p.reference_norms)),
+            *_model_of_norms(p),
             ("generation", str(response.generation)),
             ("etag", p.etag),
             ("updated", text.moment(p.update_time)),
@@ -310,6 +312,11 @@ def _norms(norms: Mapping[int, float]) -> str:
         return "none"
     low, high = min(norms.values()), max(norms.values())
     return f"layers {text.layers(sorted(norms))} ({text.number(low)} to {text.number(high)})"
+
+
+def _model_of_norms(p: Policy) -> list[tuple[str, str]]:
+    mark = p.reference_norms_fingerprint
+    return [("reference_norms_fingerprint", mark)] if mark else []
 
 
 def _enum_word(name: str, prefix: str) -> str:

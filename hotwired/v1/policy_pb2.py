@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18hotwired/v1/policy.proto\x12\x0bhotwired.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x06\n\x06Policy\x12\x13\n\x0bkill_switch\x18\x01 \x01(\x08\x12(\n\tdose_mode\x18\x02 \x01(\x0e\x32\x15.hotwired.v1.DoseMode\x12\x1e\n\x11max_relative_dose\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12$\n\x17max_total_relative_dose\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x19\n\x11\x61llow_unmonitored\x18\x05 \x01(\x08\x12\x0e\n\x06strict\x18\x06 \x01(\x08\x12@\n\x0freference_norms\x18\x07 \x03(\x0b\x32\'.hotwired.v1.Policy.ReferenceNormsEntry\x12\x0c\n\x04\x65tag\x18\x08 \x01(\t\x12/\n\x0bupdate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x16max_live_relative_dose\x18\x0b \x01(\x01H\x02\x88\x01\x01\x12\x18\n\x10\x61pply_to_running\x18\x0c \x01(\x08\x12U\n\x1bmax_relative_dose_by_vector\x18\r \x03(\x0b\x32\x30.hotwired.v1.Policy.MaxRelativeDoseByVectorEntry\x12U\n\x1bmax_relative_dose_by_caller\x18\x0e \x03(\x0b\x32\x30.hotwired.v1.Policy.MaxRelativeDoseByCallerEntry\x12\x14\n\x0c\x64\x65\x66\x61ult_spec\x18\x0f \x01(\t\x12.\n\x0c\x64\x65\x66\x61ult_mode\x18\x10 \x01(\x0e\x32\x18.hotwired.v1.DefaultMode\x1a\x35\n\x13ReferenceNormsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a>\n\x1cMaxRelativeDoseByVectorEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a>\n\x1cMaxRelativeDoseByCallerEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x14\n\x12_max_relative_doseB\x1a\n\x18_max_total_relative_doseB\x19\n\x17_max_live_relative_dose*z\n\x08\x44oseMode\x12\x19\n\x15\x44OSE_MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x44OSE_MODE_REJECT\x10\x01\x12\x13\n\x0f\x44OSE_MODE_CLAMP\x10\x02\x12\x12\n\x0e\x44OSE_MODE_WARN\x10\x03\x12\x14\n\x10\x44OSE_MODE_SHADOW\x10\x04*\\\n\x0b\x44\x65\x66\x61ultMode\x12\x1c\n\x18\x44\x45\x46\x41ULT_MODE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x44\x45\x46\x41ULT_MODE_FALLBACK\x10\x01\x12\x14\n\x10\x44\x45\x46\x41ULT_MODE_ADD\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18hotwired/v1/policy.proto\x12\x0bhotwired.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xba\x07\n\x06Policy\x12\x13\n\x0bkill_switch\x18\x01 \x01(\x08\x12(\n\tdose_mode\x18\x02 \x01(\x0e\x32\x15.hotwired.v1.DoseMode\x12\x1e\n\x11max_relative_dose\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12$\n\x17max_total_relative_dose\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x19\n\x11\x61llow_unmonitored\x18\x05 \x01(\x08\x12\x0e\n\x06strict\x18\x06 \x01(\x08\x12@\n\x0freference_norms\x18\x07 \x03(\x0b\x32\'.hotwired.v1.Policy.ReferenceNormsEntry\x12\x0c\n\x04\x65tag\x18\x08 \x01(\t\x12/\n\x0bupdate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x1breference_norms_fingerprint\x18\n \x01(\tH\x02\x88\x01\x01\x12#\n\x16max_live_relative_dose\x18\x0b \x01(\x01H\x03\x88\x01\x01\x12\x18\n\x10\x61pply_to_running\x18\x0c \x01(\x08\x12U\n\x1bmax_relative_dose_by_vector\x18\r \x03(\x0b\x32\x30.hotwired.v1.Policy.MaxRelativeDoseByVectorEntry\x12U\n\x1bmax_relative_dose_by_caller\x18\x0e \x03(\x0b\x32\x30.hotwired.v1.Policy.MaxRelativeDoseByCallerEntry\x12\x14\n\x0c\x64\x65\x66\x61ult_spec\x18\x0f \x01(\t\x12.\n\x0c\x64\x65\x66\x61ult_mode\x18\x10 \x01(\x0e\x32\x18.hotwired.v1.DefaultMode\x1a\x35\n\x13ReferenceNormsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a>\n\x1cMaxRelativeDoseByVectorEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a>\n\x1cMaxRelativeDoseByCallerEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x14\n\x12_max_relative_doseB\x1a\n\x18_max_total_relative_doseB\x1e\n\x1c_reference_norms_fingerprintB\x19\n\x17_max_live_relative_dose*z\n\x08\x44oseMode\x12\x19\n\x15\x44OSE_MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x44OSE_MODE_REJECT\x10\x01\x12\x13\n\x0f\x44OSE_MODE_CLAMP\x10\x02\x12\x12\n\x0e\x44OSE_MODE_WARN\x10\x03\x12\x14\n\x10\x44OSE_MODE_SHADOW\x10\x04*\\\n\x0b\x44\x65\x66\x61ultMode\x12\x1c\n\x18\x44\x45\x46\x41ULT_MODE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x44\x45\x46\x41ULT_MODE_FALLBACK\x10\x01\x12\x14\n\x10\x44\x45\x46\x41ULT_MODE_ADD\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,16 +38,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_POLICY_MAXRELATIVEDOSEBYVECTORENTRY']._serialized_options = b'8\001'
   _globals['_POLICY_MAXRELATIVEDOSEBYCALLERENTRY']._loaded_options = None
   _globals['_POLICY_MAXRELATIVEDOSEBYCALLERENTRY']._serialized_options = b'8\001'
-  _globals['_DOSEMODE']._serialized_start=957
-  _globals['_DOSEMODE']._serialized_end=1079
-  _globals['_DEFAULTMODE']._serialized_start=1081
-  _globals['_DEFAULTMODE']._serialized_end=1173
+  _globals['_DOSEMODE']._serialized_start=1031
+  _globals['_DOSEMODE']._serialized_end=1153
+  _globals['_DEFAULTMODE']._serialized_start=1155
+  _globals['_DEFAULTMODE']._serialized_end=1247
   _globals['_POLICY']._serialized_start=75
-  _globals['_POLICY']._serialized_end=955
-  _globals['_POLICY_REFERENCENORMSENTRY']._serialized_start=697
-  _globals['_POLICY_REFERENCENORMSENTRY']._serialized_end=750
-  _globals['_POLICY_MAXRELATIVEDOSEBYVECTORENTRY']._serialized_start=752
-  _globals['_POLICY_MAXRELATIVEDOSEBYVECTORENTRY']._serialized_end=814
-  _globals['_POLICY_MAXRELATIVEDOSEBYCALLERENTRY']._serialized_start=816
-  _globals['_POLICY_MAXRELATIVEDOSEBYCALLERENTRY']._serialized_end=878
+  _globals['_POLICY']._serialized_end=1029
+  _globals['_POLICY_REFERENCENORMSENTRY']._serialized_start=739
+  _globals['_POLICY_REFERENCENORMSENTRY']._serialized_end=792
+  _globals['_POLICY_MAXRELATIVEDOSEBYVECTORENTRY']._serialized_start=794
+  _globals['_POLICY_MAXRELATIVEDOSEBYVECTORENTRY']._serialized_end=856
+  _globals['_POLICY_MAXRELATIVEDOSEBYCALLERENTRY']._serialized_start=858
+  _globals['_POLICY_MAXRELATIVEDOSEBYCALLERENTRY']._serialized_end=920
 # @@protoc_insertion_point(module_scope)

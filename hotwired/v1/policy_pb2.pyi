@@ -33,7 +33,7 @@ DEFAULT_MODE_FALLBACK: DefaultMode
 DEFAULT_MODE_ADD: DefaultMode
 
 class Policy(_message.Message):
-    __slots__ = ("kill_switch", "dose_mode", "max_relative_dose", "max_total_relative_dose", "allow_unmonitored", "strict", "reference_norms", "etag", "update_time", "max_live_relative_dose", "apply_to_running", "max_relative_dose_by_vector", "max_relative_dose_by_caller", "default_spec", "default_mode")
+    __slots__ = ("kill_switch", "dose_mode", "max_relative_dose", "max_total_relative_dose", "allow_unmonitored", "strict", "reference_norms", "etag", "update_time", "reference_norms_fingerprint", "max_live_relative_dose", "apply_to_running", "max_relative_dose_by_vector", "max_relative_dose_by_caller", "default_spec", "default_mode")
     class ReferenceNormsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +64,7 @@ class Policy(_message.Message):
     REFERENCE_NORMS_FIELD_NUMBER: _ClassVar[int]
     ETAG_FIELD_NUMBER: _ClassVar[int]
     UPDATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    REFERENCE_NORMS_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     MAX_LIVE_RELATIVE_DOSE_FIELD_NUMBER: _ClassVar[int]
     APPLY_TO_RUNNING_FIELD_NUMBER: _ClassVar[int]
     MAX_RELATIVE_DOSE_BY_VECTOR_FIELD_NUMBER: _ClassVar[int]
@@ -79,10 +80,11 @@ class Policy(_message.Message):
     reference_norms: _containers.ScalarMap[int, float]
     etag: str
     update_time: _timestamp_pb2.Timestamp
+    reference_norms_fingerprint: str
     max_live_relative_dose: float
     apply_to_running: bool
     max_relative_dose_by_vector: _containers.ScalarMap[str, float]
     max_relative_dose_by_caller: _containers.ScalarMap[str, float]
     default_spec: str
     default_mode: DefaultMode
-    def __init__(self, kill_switch: bool = ..., dose_mode: _Optional[_Union[DoseMode, str]] = ..., max_relative_dose: _Optional[float] = ..., max_total_relative_dose: _Optional[float] = ..., allow_unmonitored: bool = ..., strict: bool = ..., reference_norms: _Optional[_Mapping[int, float]] = ..., etag: _Optional[str] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., max_live_relative_dose: _Optional[float] = ..., apply_to_running: bool = ..., max_relative_dose_by_vector: _Optional[_Mapping[str, float]] = ..., max_relative_dose_by_caller: _Optional[_Mapping[str, float]] = ..., default_spec: _Optional[str] = ..., default_mode: _Optional[_Union[DefaultMode, str]] = ...) -> None: ...
+    def __init__(self, kill_switch: bool = ..., dose_mode: _Optional[_Union[DoseMode, str]] = ..., max_relative_dose: _Optional[float] = ..., max_total_relative_dose: _Optional[float] = ..., allow_unmonitored: bool = ..., strict: bool = ..., reference_norms: _Optional[_Mapping[int, float]] = ..., etag: _Optional[str] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reference_norms_fingerprint: _Optional[str] = ..., max_live_relative_dose: _Optional[float] = ..., apply_to_running: bool = ..., max_relative_dose_by_vector: _Optional[_Mapping[str, float]] = ..., max_relative_dose_by_caller: _Optional[_Mapping[str, float]] = ..., default_spec: _Optional[str] = ..., default_mode: _Optional[_Union[DefaultMode, str]] = ...) -> None: ...

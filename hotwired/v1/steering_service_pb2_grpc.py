@@ -178,7 +178,8 @@ class SteeringServiceServicer(object):
     def SetPolicy(self, request, context):
         """Replaces the policy, or the fields named by the mask, and returns once every node uses it, or
         with converged = false when the deadline draws near. Errors: INVALID_ARGUMENT (POLICY_INVALID,
-        FIELD_MASK_INVALID), ABORTED (ETAG_MISMATCH).
+        FIELD_MASK_INVALID, REFERENCE_NORMS_MISMATCH: a node serves a model of another shape), ABORTED
+        (ETAG_MISMATCH).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -81,7 +81,8 @@ class SteeringServiceStub:
     SetPolicy: _grpc.UnaryUnaryMultiCallable[_steering_service_pb2.SetPolicyRequest, _steering_service_pb2.SetPolicyResponse]
     """Replaces the policy, or the fields named by the mask, and returns once every node uses it, or
     with converged = false when the deadline draws near. Errors: INVALID_ARGUMENT (POLICY_INVALID,
-    FIELD_MASK_INVALID), ABORTED (ETAG_MISMATCH).
+    FIELD_MASK_INVALID, REFERENCE_NORMS_MISMATCH: a node serves a model of another shape), ABORTED
+    (ETAG_MISMATCH).
     """
     Stats: _grpc.UnaryUnaryMultiCallable[_steering_service_pb2.StatsRequest, _steering_service_pb2.StatsResponse]
     """Returns counters of the daemon and of every engine."""
@@ -151,7 +152,8 @@ class SteeringServiceAsyncStub(SteeringServiceStub):
     SetPolicy: _aio.UnaryUnaryMultiCallable[_steering_service_pb2.SetPolicyRequest, _steering_service_pb2.SetPolicyResponse]  # type: ignore[assignment]
     """Replaces the policy, or the fields named by the mask, and returns once every node uses it, or
     with converged = false when the deadline draws near. Errors: INVALID_ARGUMENT (POLICY_INVALID,
-    FIELD_MASK_INVALID), ABORTED (ETAG_MISMATCH).
+    FIELD_MASK_INVALID, REFERENCE_NORMS_MISMATCH: a node serves a model of another shape), ABORTED
+    (ETAG_MISMATCH).
     """
     Stats: _aio.UnaryUnaryMultiCallable[_steering_service_pb2.StatsRequest, _steering_service_pb2.StatsResponse]  # type: ignore[assignment]
     """Returns counters of the daemon and of every engine."""
@@ -260,7 +262,8 @@ class SteeringServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_steering_service_pb2.SetPolicyResponse, _abc.Awaitable[_steering_service_pb2.SetPolicyResponse]]:
         """Replaces the policy, or the fields named by the mask, and returns once every node uses it, or
         with converged = false when the deadline draws near. Errors: INVALID_ARGUMENT (POLICY_INVALID,
-        FIELD_MASK_INVALID), ABORTED (ETAG_MISMATCH).
+        FIELD_MASK_INVALID, REFERENCE_NORMS_MISMATCH: a node serves a model of another shape), ABORTED
+        (ETAG_MISMATCH).
         """
 
     @_abc_1.abstractmethod

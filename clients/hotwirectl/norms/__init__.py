@@ -1,0 +1,1 @@
+"""Tables of the residual stream's norms: measured, imported, shown."""
