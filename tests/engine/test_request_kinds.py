@@ -58,12 +58,8 @@ def test_a_lora_adapter_and_steering_add_up(
     assert {answer.cached for answer in again.values()} == {BLOCK}
 
 
-ONE_OR_TWO = {
-    "type": "object",
-    "properties": {"a": {"enum": [1, 2]}},
-    "required": ["a"],
-    "additionalProperties": False,
-}
+# No object: between its parts a grammar allows any white space, and this model takes its time.
+YES_OR_SEVEN = {"enum": ["yes", 7]}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +67,7 @@ ONE_OR_TWO = {
     [
         ({"regex": "[0-9]{4}-[a-f]{4}"}, r"[0-9]{4}-[a-f]{4}"),
         ({"choice": ["yes", "no"]}, r"yes|no"),
-        ({"json": ONE_OR_TWO, "disable_any_whitespace": True}, r"\{\"a\": ?[12]\}"),
+        ({"json": YES_OR_SEVEN}, r'"yes"|7'),
     ],
     ids=["regex", "choice", "json"],
 )
