@@ -50,6 +50,41 @@ def test_a_mask_changes_its_fields_only() -> None:
     assert dict(changed.reference_norms) == {1: 2.0}
 
 
+def test_a_fingerprint_goes_with_its_norms() -> None:
+    """It is set with them, stays when others change, and goes when they do."""
+    mark = "4x8-0123456789abcdef"
+    marked = change(Policy(reference_norms={1: 2.0}, reference_norms_fingerprint=mark))
+    assert marked.reference_norms_fingerprint == mark
+
+    def later(*paths: str) -> Policy:
+        request = SetPolicyRequest(policy={"reference_norms": {2: 3.0}})
+        request.update_mask.paths.extend(paths)
+        return policy.updated(marked, request)
+
+    assert later("kill_switch").reference_norms_fingerprint == mark
+    assert not later("reference_norms").HasField("reference_norms_fingerprint")
+    assert not later().HasField("reference_norms_fingerprint")
+    assert policy.same_norms(marked, later("kill_switch"))
+    assert not policy.same_norms(marked, later("reference_norms_fingerprint"))
+
+
+@pytest.mark.parametrize(
+    ("norms", "mark", "message"),
+    [
+        ({1: 2.0}, "4x8", "not of the form"),
+        ({1: 2.0}, "", "not of the form"),
+        ({}, "4x8-0123456789abcdef", "no reference_norms"),
+        ({4: 2.0}, "4x8-0123456789abcdef", "has layer 4, the model 4 layers"),
+    ],
+)
+def test_a_fingerprint_that_cannot_be_the_norms_is_refused(
+    norms: dict[int, float], mark: str, message: str
+) -> None:
+    """Malformed, of nothing, or of a model with fewer layers."""
+    with pytest.raises(PolicyInvalid, match=message):
+        change(Policy(reference_norms=norms, reference_norms_fingerprint=mark))
+
+
 def test_a_masked_field_that_is_unset_is_cleared() -> None:
     """So a limit is lifted, and norms are replaced as a whole."""
     changed = change(Policy(reference_norms={5: 1.0}), "max_relative_dose", "reference_norms")
