@@ -323,9 +323,8 @@ def to_status(exc: BaseException) -> status_pb2.Status:
     """
     error = known(exc)
     metadata = {key: value[:_VALUE_LIMIT] for key, value in error.metadata.items()}
-    details = [
-        _packed(error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata))
-    ]
+    info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata)
+    details = [_packed(info)]
     if error.violations:
         details.append(_packed(_bad_request(error.violations)))
     return status_pb2.Status(

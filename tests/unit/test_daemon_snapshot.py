@@ -53,7 +53,7 @@ def test_a_snapshot_holds_what_it_is_given() -> None:
     desired = Desired(7, Policy(strict=True), {v.name: Entry.of(v) for v in (vector, other)})
     fitting = desired.fitting(FACTS)
     assert fitting.revisions == {"r"}
-    snapshot = desired.snapshot(1, fitting.entries.values)
+    snapshot = desired.snapshot(1, fitting.entries.values, FACTS)
     assert (snapshot.generation, snapshot.policy.strict) == (7, True)
     (only,) = snapshot.vectors
     assert (only.name, only.revision) == ("v", "r")
