@@ -345,9 +345,8 @@ def to_status(exc: BaseException) -> status_pb2.Status:
     """
     error = known(exc)
     metadata = {key: value[:VALUE_LIMIT] for key, value in error.metadata.items()}
-    details = [
-        packed(error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata))
-    ]
+    info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata)
+    details = [packed(info)]
     if error.violations:
         details.append(packed(bad_request(error.violations)))
     return status_pb2.Status(

@@ -1,5 +1,6 @@
 """What the documents list is what the code knows."""
 
+import json
 import re
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from hotwire_plugin.shape import SITES
 from hotwire_plugin.spec import MAX_ENTRIES, MAX_LAYERS_NAMED, MAX_SPEC_BYTES
 from hotwire_plugin.spec_entry import _KEYS, _OWN_KEYS
 from hotwire_plugin.spec_where import MAX_RANGES
+from hotwirectl.norms.commands import norms
 
-REQUESTS = (Path(__file__).parents[2] / "docs" / "requests.md").read_text()
+ROOT = Path(__file__).parents[2]
+REQUESTS = (ROOT / "docs" / "requests.md").read_text()
 
 
 def test_every_reason_has_its_line() -> None:
@@ -35,3 +38,27 @@ def test_limits_are_those_of_the_code() -> None:
     assert f"more than {MAX_RANGES} ranges" in REQUESTS
     assert f"up to {MAX_OPS_PER_LAYER} ops stack" in REQUESTS
     assert f"up to {MAX_SETS}\ndifferent sets" in REQUESTS
+
+
+def test_the_dose_table_is_the_committed_result() -> None:
+    """Each row of docs/dose.md stands in bench/results/dose-cpu.json, and the heading too."""
+    form = json.loads((ROOT / "bench" / "results" / "dose-cpu.json").read_text())
+    text = (ROOT / "docs" / "dose.md").read_text()
+    assert f"{form['device']}, {form['date']}. {form['model']}, layer {form['layer']}" in text
+    for dose in dict.fromkeys(point["dose"] for point in form["points"]):
+        cells = [f"{dose:g}"]
+        for point in form["points"]:
+            if point["dose"] == dose:
+                cells += [f"{point['scale']:.2f}", f"{point['perplexity']:.1f}"]
+                cells.append(f"{point['repeated']:.1%}")
+        assert re.search(r"^" + r" +".join(map(re.escape, cells)) + r"$", text, re.MULTILINE), cells
+
+
+def test_the_norms_commands_are_described() -> None:
+    """Each with each of its flags."""
+    text = (ROOT / "docs" / "hotwirectl.md").read_text()
+    common = {"--server", "--timeout", "--output", "-o"}
+    for name, command in norms.commands.items():
+        assert f"`norms {name} " in text
+        flags = {option for p in command.params for option in p.opts if option.startswith("-")}
+        assert all(flag in text for flag in flags - common), name

@@ -35,7 +35,7 @@ class Eager:
             model = transformers.AutoModelForCausalLM.from_pretrained(
                 directory, dtype="auto", attn_implementation="eager", local_files_only=True
             )
-        except Exception as error:  # noqa: BLE001 - a damaged file raises whatever its reader does
+        except Exception as error:  # a damaged file raises whatever its reader does
             raise failures.model_unreadable(directory, error) from error
         self._model: Any = model.eval().to(self.device)
         text = model.config.get_text_config()
