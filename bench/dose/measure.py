@@ -89,7 +89,8 @@ def perplexity(logits: Callable[[Tensor], Tensor], ids: Tensor) -> float:
     logits: from ids [1, tokens] to [1, tokens, vocabulary].
     """
     nats, count = 0.0, 0
-    for window in torch.split(ids, WINDOW):
+    for start in range(0, len(ids), WINDOW):
+        window = ids[start : start + WINDOW]
         if len(window) < 2:
             continue
         logprobs = logits(window[None])[0, :-1].float().log_softmax(-1)
