@@ -1,11 +1,11 @@
 """Decode throughput armed and idle against the same engine without the plugin, paired in one run.
 
-    python -m bench.throughput MODEL [--rounds N] [--batch B] [--tokens T] [--armed-first]
-                               [--json PATH]
+    python -m bench.throughput MODEL [--rounds N] [--batch B] [--tokens T] [--json PATH]
 
 Both engines are up at once and decode by turns, so that a slow moment of the machine meets both.
-The ratio is the median over rounds of armed over bare. Which engine is started first can count for
-more than the plugin does (they share the machine's memory): run it both ways.
+Which of two engines is started first counts for more than the plugin does (they share the machine's
+memory), so there are two halves, one with either first. The ratio of a half is the median over its
+rounds of armed over bare; that of the run is the geometric mean of the halves.
 """
 
 from __future__ import annotations
@@ -30,50 +30,57 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("model")
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=10, help="in each half")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--armed-first", action="store_true", help="start the armed engine first")
     parser.add_argument("--json", type=Path, help="also write the figures there")
     args = parser.parse_args()
-    order = list(SYSTEMS)[::-1] if args.armed_first else list(SYSTEMS)
-    started = {name: _start(args.model, SYSTEMS[name]) for name in order}
-    engines = {name: started[name] for name in SYSTEMS}
-    rates: dict[str, list[float]] = {name: [] for name in engines}
+    halves = [_half(args, list(SYSTEMS)), _half(args, list(SYSTEMS)[::-1])]
+    result = {
+        **machine(),
+        "batch": args.batch,
+        "tokens": args.tokens,
+        "rounds": args.rounds,
+        "halves": halves,
+        "ratio": statistics.geometric_mean(half["ratio"] for half in halves),
+    }
+    _print(result)
+    if args.json:
+        args.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _half(args: argparse.Namespace, order: list[str]) -> dict[str, Any]:
+    """Start the engines in this order, let them decode by turns, and end them."""
+    engines = {name: _start(args.model, SYSTEMS[name]) for name in order}
+    rates: dict[str, list[float]] = {name: [] for name in SYSTEMS}
     for turn in range(args.rounds + 2):
-        order = list(engines) if turn % 2 else list(engines)[::-1]
-        for name in order:
+        for name in order if turn % 2 else order[::-1]:
             rate = _decode(engines[name], args.batch, args.tokens)
             if turn >= 2:  # the first rounds warm both up
                 rates[name].append(rate)
     for connection in engines.values():
         connection.send(None)
-    _print(args, rates)
-
-
-def _print(args: argparse.Namespace, rates: dict[str, list[float]]) -> None:
+        connection.recv()
     bare, armed = rates.values()
     ratios = [a / b for a, b in zip(armed, bare, strict=True)]
-    result: dict[str, Any] = {
-        **machine(),
-        "batch": args.batch,
-        "tokens": args.tokens,
-        "rounds": args.rounds,
-        "first": "armed" if args.armed_first else "bare",
+    return {
+        "first": order[0],
         "tokens_per_second": {name: statistics.median(r) for name, r in rates.items()},
         "ratio": statistics.median(ratios),
         "ratio_p10": statistics.quantiles(ratios, n=10)[0],
         "ratio_p90": statistics.quantiles(ratios, n=10)[-1],
     }
-    for name, rate in result["tokens_per_second"].items():
-        print(f"{name:14} {rate:8.1f} tok/s (median of {args.rounds} rounds)")
-    print(
-        f"armed / bare   {result['ratio']:.4f} (p10 {result['ratio_p10']:.4f}, "
-        f"p90 {result['ratio_p90']:.4f})"
-    )
+
+
+def _print(result: dict[str, Any]) -> None:
+    for half in result["halves"]:
+        speeds = ", ".join(f"{n} {rate:.1f}" for n, rate in half["tokens_per_second"].items())
+        print(
+            f"{half['first']} started first: {speeds} tok/s, armed / bare {half['ratio']:.4f} "
+            f"(p10 {half['ratio_p10']:.4f}, p90 {half['ratio_p90']:.4f})"
+        )
+    print(f"armed / bare over both: {result['ratio']:.4f}")
     print("  ".join(f"{k}={v}" for k, v in machine().items()))
-    if args.json:
-        args.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def _start(model: str, plugin: str) -> Connection:
@@ -109,6 +116,7 @@ def _serve(connection: Connection, model: str, plugin: str) -> None:
         llm.generate(prompts, params, use_tqdm=False)
         connection.send(batch * tokens / (time.perf_counter() - start))
     llm.llm_engine.engine_core.shutdown()
+    connection.send("ended")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from hotwire_plugin.availability import AVAILABILITY_REASONS, Arm, fallen_back
 from hotwire_plugin.decisions import KILL_SWITCH, NODE_DISARMED, Admitted, Ask, Decisions
 from hotwire_plugin.ledger import EngineCounters, Ledger, Uses
 from hotwire_plugin.op_forms import directions
-from hotwire_plugin.placement import MAX_SETS, Placement
+from hotwire_plugin.placement import MAX_PLACES_UNSEEN, MAX_SETS, Placement
 from hotwire_plugin.program import CALLER_KEY, PROGRAM_KEY, SPEC_KEY, Program
 from hotwire_plugin.receipts import Foreseen, Receipt, Receipts, outcome_of
 from hotwire_plugin.resolve import RESOLVE_REASONS, DeclinedError
@@ -172,6 +172,10 @@ class Admission:
                 "with speculation and asynchronous scheduling generated tokens are not counted"
             )
             raise DeclinedError(GENERATED_NOT_COUNTED, message)
+        # Of so many kinds of places no prompt makes more sets than there are rows.
+        if prompt.tokens is None and len(program.places) > MAX_PLACES_UNSEEN:
+            message = f"more than {MAX_PLACES_UNSEEN} kinds of positions in a later chunk"
+            raise DeclinedError(TOO_MANY_SETS, message)
         if len(placement.distinct) > MAX_SETS:
             message = f"more than {MAX_SETS} different sets of operations act"
             raise DeclinedError(TOO_MANY_SETS, message)

@@ -106,6 +106,7 @@ class StepFill:
         self._tokens = tokens
         self._live: dict[str, Steered] = {}
         self._step = 0
+        self._laid_out: list[int] = []
         self.counters = FillCounters()
         self.errors: Counter[str] = Counter()
         self._set_active(False)
@@ -178,6 +179,7 @@ class StepFill:
         step = self._step = self._step + 1
         rows: list[int] = []
         others: list[int] = []
+        self._laid_out = []
         computed = spans.computed[: len(batch)].tolist()
         for at, steered in enumerate(batch):
             if steered is None:
@@ -187,6 +189,7 @@ class StepFill:
                 prompt.last_step = generated.last_step = step
                 rows += (prompt.row, generated.row)
             else:
+                self._laid_out.append(at)
                 steered.lay_out(spans.of(at))
                 others += steered.touch(step)
                 rows += (UNTOUCHED, UNTOUCHED)
@@ -195,10 +198,10 @@ class StepFill:
     def _map(self, rows: list[int], batch: list[Steered | None], spans: Spans) -> None:
         n = len(batch)
         mapped = np.array(rows[: 2 * n], dtype=np.int32).repeat(spans.phases(n))
-        if len(rows) > 2 * n:
-            for at, steered in enumerate(batch):
-                if steered is not None and steered.settled_from > spans.computed[at]:
-                    mapped[spans.tokens(at)] = steered.rows()
+        # Those that _touch laid out: to be laid out can itself settle a request, for the next step.
+        for at in self._laid_out:
+            if (steered := batch[at]) is not None:
+                mapped[spans.tokens(at)] = steered.rows()
         steered_tokens = int(np.count_nonzero(mapped))
         self.counters.steered_tokens += steered_tokens
         self._tokens.write(mapped)

@@ -19,6 +19,10 @@ MAX_SETS = 8
 """The most different sets of operations that act somewhere in one request: each needs a row."""
 
 
+MAX_PLACES_UNSEEN = MAX_SETS.bit_length() - 1
+"""The most kinds of places whose sets are few enough whatever the prompt's length is."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpSet:
     """Operations that act together, within a limit of what they add.
@@ -49,7 +53,7 @@ class Placement:
     @classmethod
     def of(cls, program: Program, prompt_len: int) -> Placement:
         """Lay a program out over a request with this many prompt tokens."""
-        kinds = list(dict.fromkeys((op.scope, op.positions) for op in program.ops))
+        kinds = list(program.places)
         known: dict[frozenset[int], OpSet] = {frozenset(): NOTHING}
         starts: list[int] = []
         sets: list[OpSet] = []

@@ -167,6 +167,11 @@ class Program:
         return self._revisions
 
     @property
+    def places(self) -> tuple[tuple[str, Positions], ...]:
+        """The different (scope, positions) of its operations."""
+        return tuple(dict.fromkeys((op.scope, op.positions) for op in self.ops))
+
+    @property
     def skips_special(self) -> bool:
         """Whether it depends on which of the prompt's tokens are special."""
         return any(op.positions.skip_special for op in self.ops)

@@ -53,6 +53,8 @@ RESOLVE_REASONS = frozenset(
 )
 
 _FP32_MAX = (2.0 - 2.0**-23) * 2.0**127
+# How many times longer a site's ops may make the stream: its square must stay within fp32.
+_MAX_GROWTH = 2.0**40
 # The smallest normal fp32 number: what is shorter has lost digits, and so its direction.
 _FP32_TINY = 2.0**-126
 # Looking for a near name costs time in the engine's input thread, so few names are looked at.
@@ -105,7 +107,7 @@ def resolve(spec: Spec, snapshot: Snapshot, model: ModelShape, caller: str = "")
     stacks: dict[tuple[int, str], _Stack] = {}
     for entry in spec.entries:
         for op, contribution in _ops(entry, snapshot.vectors, model):
-            stacks.setdefault((op.layer, op.site), _Stack()).put(op.layer, contribution.amount)
+            stacks.setdefault((op.layer, op.site), _Stack()).put(op.layer, contribution)
             ops.append(op)
             contributions.append(contribution)
     return _dosed(ops, contributions, snapshot.policy, caller) if ops else Resolved()
@@ -114,19 +116,22 @@ def resolve(spec: Spec, snapshot: Snapshot, model: ModelShape, caller: str = "")
 class _Stack:
     """What stacks at one site of a layer: how many operations, and at most how long their sum."""
 
-    __slots__ = ("amount", "ops")
+    __slots__ = ("amount", "ops", "relative")
 
     def __init__(self) -> None:
         self.ops = 0
         self.amount = 0.0
+        self.relative = 1.0
 
-    def put(self, layer: int, amount: float) -> None:
+    def put(self, layer: int, contribution: Contribution) -> None:
         self.ops += 1
-        self.amount += amount
+        self.amount += contribution.amount
+        # Each acts on what the one before it left.
+        self.relative *= 1.0 + contribution.relative
         if self.ops > MAX_OPS_PER_LAYER:
             message = f"layer {layer} has more than {MAX_OPS_PER_LAYER} operations"
             raise DeclinedError(TOO_MANY_OPS, message)
-        if not self.amount <= _FP32_MAX:
+        if not (self.amount <= _FP32_MAX and self.relative <= _MAX_GROWTH):
             raise DeclinedError(SCALE_NOT_FINITE, f"scale times vector overflows at layer {layer}")
 
 

@@ -38,10 +38,13 @@ def install_beams(module: ModuleType) -> None:
 def asked(prompt: Any, params: Any) -> Any:
     """Return a step's parameters with what its beam search was asked for; others as they are."""
     mark = prompt.get(_MARK) if isinstance(prompt, dict) else None
-    if mark is None:
+    extra_args = getattr(params, "extra_args", None) or {}
+    if mark is None and PROMPT_LEN_KEY not in extra_args:
         return params
+    # A client that could say where its prompt ends could slip out of what the policy steers.
+    kept = {key: value for key, value in extra_args.items() if key != PROMPT_LEN_KEY}
     own = copy.copy(params)
-    own.extra_args = {**(params.extra_args or {}), **mark}
+    own.extra_args = {**kept, **(mark or {})} or None
     return own
 
 

@@ -394,3 +394,13 @@ def test_where_generated_tokens_are_not_counted_phases_still_are() -> None:
     for unknown in ({"to_generated": 4}, {"positions": [21]}, {"positions": {"exclude": [30]}}):
         granted = subject.admit({SPEC_KEY: {"id": "joy", **unknown}}, "r", prompt)
         assert granted.placement is None
+
+
+def test_a_later_chunk_has_few_kinds_of_positions() -> None:
+    """Its prompt's length is not known yet, and whatever it is, there must be rows enough."""
+    asked = [{"id": "joy", "layer": 10 + n, "positions": [-n - 1]} for n in range(4)]
+    later = Prompt(tokens=None)
+    assert admission().admit({SPEC_KEY: asked[:3]}, "r", later).placement is not None
+    subject = admission()
+    assert subject.admit({SPEC_KEY: asked}, "r", later).placement is None
+    assert subject.report().requests_unsteered_total == {"TOO_MANY_SETS": 1}

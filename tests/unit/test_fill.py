@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hotwire_plugin import op
 from hotwire_plugin.bank import Bank
 from hotwire_plugin.fill import StepFill, TokenMap
+from hotwire_plugin.positions import Positions
 from hotwire_plugin.program import Program, ProgramOp
 from hotwire_plugin.rows import ProgramRows
 from hotwire_plugin.shape import Place
@@ -178,3 +179,20 @@ def test_the_map_is_what_a_token_by_token_rule_says(spans: list[tuple[int, int, 
 def _open_gate() -> Iterator[None]:
     yield
     op.cpu_gate.active = True
+
+
+def test_a_request_that_starts_where_nothing_changes_any_more() -> None:
+    """From a cached prompt, or resumed: its first step is steered, though its row is there already.
+
+    To be laid out settles it; that must not count before the next step.
+    """
+    fill = fill_of()
+    where = Positions(exclude=((0, 0),))
+    raw = Program((ProgramOp(REVISION, 0, 1.0, "add", "all", where),)).encode()
+    fill.begin("a", raw)
+    first = step(fill, ("a", 0, 4, 4))[:4]
+    assert first[0] == 0
+    assert 0 not in first[1:]
+    fill.begin("b", raw)
+    assert step(fill, ("b", 2, 2, 4))[:2] == first[1:3]
+    assert step(fill, ("b", 4, 1, 4))[:1] == first[1:2]

@@ -187,3 +187,14 @@ def test_a_dose_message_names_figure_layer_and_limit() -> None:
     total = DosePolicy(max_total_relative_dose=1.0, reference_norms=REFERENCE)
     message = admission(dose=total).decide({SPEC_KEY: {"id": "joy"}}, "r").message
     assert message == "total relative dose 2 is over the limit 1"
+
+
+@pytest.mark.parametrize("scale", [1e13, 1e30, -3e38])
+def test_a_strength_that_overflows_the_stream_is_refused(scale: float) -> None:
+    """Whatever the vector's length is: the norm of what such an op leaves is not finite in fp32."""
+    for op in ("norm_add", "ablate", "swap"):
+        more = {"to": "calm"} if op == "swap" else {}
+        spec = {"id": "joy", "layer": 12, "op": op, "scale": scale, **more}
+        assert admission().decide({SPEC_KEY: spec}, "r").reason == "SCALE_NOT_FINITE"
+    stacked = [{"id": "joy", "layer": 12, "op": "norm_add", "scale": 1e6}] * 8
+    assert admission().decide({SPEC_KEY: stacked}, "r").reason == "SCALE_NOT_FINITE"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hotwire_plugin.engine_seam import core, scheduler, sessions, worker
+from hotwire_plugin.engine_seam import beams, core, scheduler, sessions, worker
 from hotwire_plugin.engine_seam.identity import refused_feature
 from hotwire_plugin.engine_seam.patch import SeamMoved, replace
 from hotwire_plugin.engine_seam.step_message import PROMPT_LEN_KEY
@@ -178,3 +178,16 @@ def test_the_chunks_of_a_session_draw_by_its_id(monkeypatch: pytest.MonkeyPatch)
         sessions.admit(engine, request)  # type: ignore[arg-type]
     assert [by for _, by in seen] == ["r", "r"]
     assert len({name for name, _ in seen}) == 2
+
+
+def test_only_a_beam_search_says_where_a_prompt_ends() -> None:
+    """A client that could would slip out of what the policy steers in prompts."""
+    params = types.SimpleNamespace(extra_args={PROMPT_LEN_KEY: 0, "other": 1})
+    assert beams.asked({"prompt_token_ids": [1]}, params).extra_args == {"other": 1}
+    assert params.extra_args == {PROMPT_LEN_KEY: 0, "other": 1}
+    own = types.SimpleNamespace(extra_args={PROMPT_LEN_KEY: 0})
+    assert beams.asked("text", own).extra_args is None
+    marked = {beams._MARK: {"hotwire": "[]", PROMPT_LEN_KEY: 3}}
+    assert beams.asked(marked, params).extra_args[PROMPT_LEN_KEY] == 3
+    plain = types.SimpleNamespace(extra_args=None)
+    assert beams.asked("text", plain) is plain
