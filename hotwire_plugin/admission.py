@@ -16,7 +16,7 @@ from hotwire_plugin.availability import AVAILABILITY_REASONS, Arm, fallen_back
 from hotwire_plugin.decisions import KILL_SWITCH, NODE_DISARMED, Admitted, Ask, Decisions
 from hotwire_plugin.ledger import EngineCounters, Ledger, Uses
 from hotwire_plugin.op_forms import directions
-from hotwire_plugin.placement import MAX_PLACES_UNSEEN, MAX_SETS, Placement
+from hotwire_plugin.placement import MAX_PLACES_UNSEEN, MAX_SETS, Placement, count_sets
 from hotwire_plugin.program import CALLER_KEY, PROGRAM_KEY, SPEC_KEY, Program
 from hotwire_plugin.receipts import Foreseen, Receipt, Receipts, outcome_of
 from hotwire_plugin.resolve import RESOLVE_REASONS, DeclinedError
@@ -149,8 +149,9 @@ class Admission:
             return admitted, None
         try:
             program = self._for_prompt(admitted.program, prompt)
+            self._check(program, prompt)
             placement = Placement.of(program, prompt.length)
-            self._check(program, placement, prompt)
+            self._check_counted(placement, prompt)
         except DeclinedError as exc:
             if any(use.arm is Arm.CANARY for use in admitted.arms):
                 # There may be room for the name's own, which others use already.
@@ -161,28 +162,29 @@ class Admission:
             return self._failed((extra_args or {}).get(SPEC_KEY), request_id, exc), None
         return replace(admitted, program=program), placement
 
-    def _check(self, program: Program, placement: Placement, prompt: Prompt) -> None:
-        """Declines what the workers could not do, or have no room for beside the live requests.
+    def _check(self, program: Program, prompt: Prompt) -> None:
+        """Declines what the workers might have no room for beside the requests that are live.
 
         A worker that ran out in a step would leave blocks in the prefix cache that hold less than
         their hash says.
         """
-        if not self._model.counts_generated and placement.starts[-1] > prompt.length:
-            message = (
-                "with speculation and asynchronous scheduling generated tokens are not counted"
-            )
-            raise DeclinedError(GENERATED_NOT_COUNTED, message)
         # Of so many kinds of places no prompt makes more sets than there are rows.
         if prompt.tokens is None and len(program.places) > MAX_PLACES_UNSEEN:
             message = f"more than {MAX_PLACES_UNSEEN} kinds of positions in a later chunk"
             raise DeclinedError(TOO_MANY_SETS, message)
-        if len(placement.distinct) > MAX_SETS:
+        if count_sets(program, prompt.length) > MAX_SETS:
             message = f"more than {MAX_SETS} different sets of operations act"
             raise DeclinedError(TOO_MANY_SETS, message)
         slots = self._model.slots
         if slots is not None and self._ledger.directions_with(directions(program.ops)) > slots:
             message = f"live requests use the workers' {slots} bank slots; see HOTWIRE_BANK_MIB"
             raise DeclinedError(SLOTS_EXHAUSTED, message)
+
+    def _check_counted(self, placement: Placement, prompt: Prompt) -> None:
+        """Declines what begins or ends within generated tokens where those are not counted."""
+        if not self._model.counts_generated and placement.starts[-1] > prompt.length:
+            message = "with speculation and async scheduling, generated tokens are not counted"
+            raise DeclinedError(GENERATED_NOT_COUNTED, message)
 
     def _for_prompt(self, program: Program, prompt: Prompt) -> Program:
         """Spells out which positions hold special tokens, if the program skips those."""

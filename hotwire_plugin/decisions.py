@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 KILL_SWITCH = "KILL_SWITCH"
 NODE_DISARMED = "NODE_DISARMED"
 
+MAX_LABEL_CHARS = 256
 _CACHED = 256
 _CACHED_SPEC_CHARS = 4096
 
@@ -57,7 +58,8 @@ class Ask(NamedTuple):
         """Return what a request asks for, or what the policy does for one that asks nothing."""
         given = extra_args or {}
         spec, label = given.get(SPEC_KEY), given.get(CALLER_KEY)
-        caller = label if isinstance(label, str) else ""
+        # No policy has a longer label, and what is decided for one is remembered.
+        caller = label if isinstance(label, str) and len(label) <= MAX_LABEL_CHARS else ""
         if spec is None and policy.default_spec is not None:
             return cls(policy.default_spec, caller, by_default=True)
         return cls(spec, caller)

@@ -59,8 +59,9 @@ class EngineRole:
         drawn_by: the id that decides on canaries, if it is not the request's; empty for none.
         """
         granted = self.admission.admit(extra_args, request_id, prompt, drawn_by)
-        if granted.placement is not None:
-            with self._lock:
+        with self._lock:
+            self._placements.pop(request_id, None)
+            if granted.placement is not None:
                 self._placements[request_id] = granted.placement
         return granted.extra_args
 

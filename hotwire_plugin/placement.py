@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from hotwire_plugin.positions import Positions
 from hotwire_plugin.program import Program, ProgramOp, effect_digest
 
 MAX_SETS = 8
@@ -54,13 +53,15 @@ class Placement:
     def of(cls, program: Program, prompt_len: int) -> Placement:
         """Lay a program out over a request with this many prompt tokens."""
         kinds = list(program.places)
+        number = {kind: at for at, kind in enumerate(kinds)}
+        kind_of = [number[op.scope, op.positions] for op in program.ops]
         known: dict[frozenset[int], OpSet] = {frozenset(): NOTHING}
         starts: list[int] = []
         sets: list[OpSet] = []
         for start, active in _stretches([p.intervals(s, prompt_len) for s, p in kinds]):
             if active not in known:
-                chosen = {kinds[i] for i in active}
-                known[active] = _op_set(program, chosen)
+                chosen = [op for op, at in zip(program.ops, kind_of, strict=True) if at in active]
+                known[active] = _op_set(tuple(chosen), program.limit)
             if not sets or sets[-1] is not known[active]:
                 starts.append(start)
                 sets.append(known[active])
@@ -111,6 +112,11 @@ def _stretches(
         yield int(edge), frozenset(active)
 
 
-def _op_set(program: Program, kinds: set[tuple[str, Positions]]) -> OpSet:
-    ops = tuple(op for op in program.ops if (op.scope, op.positions) in kinds)
-    return OpSet(effect_digest(ops, program.limit), ops, program.limit)
+def _op_set(ops: tuple[ProgramOp, ...], limit: float) -> OpSet:
+    return OpSet(effect_digest(ops, limit), ops, limit)
+
+
+def count_sets(program: Program, prompt_len: int) -> int:
+    """Return how many different sets of operations act somewhere, without making them."""
+    lists = [p.intervals(s, prompt_len) for s, p in program.places]
+    return len({active for _, active in _stretches(lists)} - {frozenset()})

@@ -155,7 +155,7 @@ def _ops(
             _check_directions(entry, layer, meta, target)
             op = replace(plain, layer=layer, scale=scale)
             contribution = _contribution(op, meta.norm_at(layer) or 0.0)
-            found.append((op, contribution._replace(vector=entry.id)))
+            found.append((op, contribution._replace(vector=entry.id, target=entry.target)))
     return found
 
 

@@ -41,13 +41,14 @@ class Contribution(NamedTuple):
         layer: the layer after which the stream is changed; -1 is before the first.
         amount: the L2 norm of what is added, in the stream's own units.
         relative: what is added besides, over the norm of the token's own stream.
-        vector: the vector's name.
+        vector: the vector's name. target: that of the vector a swap goes to; empty for none.
     """
 
     layer: int
     amount: float
     relative: float = 0.0
     vector: str = ""
+    target: str = ""
 
 
 class DoseMode(enum.Enum):
@@ -182,7 +183,8 @@ class _Dose(NamedTuple):
 def _of_limited(
     policy: DosePolicy, contributions: Sequence[Contribution]
 ) -> Sequence[Contribution]:
-    return [part for part in contributions if part.vector in policy.by_vector]
+    limited = policy.by_vector
+    return [part for part in contributions if part.vector in limited or part.target in limited]
 
 
 def _measure(
@@ -201,20 +203,30 @@ def _measure(
         if whole is None:
             unknown.append(layer)
             continue
-        names = {part.vector for part in parts} & policy.by_vector.keys()
-        by_vector = {name: [p for p in parts if p.vector == name] for name in names}
+        named = {part.vector for part in parts} | {part.target for part in parts}
+        names = named & policy.by_vector.keys()
+        by_vector = {name: [p for p in parts if name in (p.vector, p.target)] for name in names}
         own = {name: _dose(some, norm) or 0.0 for name, some in by_vector.items()}
         doses[layer] = _Dose(whole, own)
     return doses, unknown
 
 
 def _dose(parts: Sequence[Contribution], norm: float | None) -> float | None:
-    """Returns the relative dose of what is added together; None if it takes a norm to say."""
+    """Returns the relative dose of what is added together; None if it takes a norm to say.
+
+    What is relative is so to the stream that the operations before it have made longer.
+    """
     amount = _sum([_finite(part.amount) for part in parts])
     relative = _sum([_finite(part.relative) for part in parts])
-    if norm is None:
-        return relative if amount == 0.0 and relative > 0.0 else None
-    return amount / norm + relative
+    if norm is None and not (amount == 0.0 and relative > 0.0):
+        return None
+    if relative == 0.0:
+        return amount / (norm or 1.0)
+    total = 0.0
+    for part in parts:
+        added = _finite(part.amount) / norm if norm is not None else 0.0
+        total += added + _finite(part.relative) * (1.0 + total)
+    return total
 
 
 def _finite(amount: float) -> float:

@@ -268,3 +268,23 @@ def test_clamping_never_exceeds_a_vectors_limit(
         for layer, factor in decision.factor_by_layer.items():
             own = [p for p in contributions if (p.layer, p.vector) == (layer, name)]
             assert sum(factor * (p.amount / NORMS[layer] + p.relative) for p in own) <= limit
+
+
+def test_what_is_relative_compounds() -> None:
+    """Each operation acts on the stream that those before it have made longer."""
+    eight = [part(99, 0.0, "joy", 0.5)] * 8
+    decision = dose.decide(policy(max_relative_dose=4.0), eight)
+    assert decision.reason == "DOSE_EXCEEDED"
+    assert decision.relative_dose == pytest.approx(1.5**8 - 1)
+    after = dose.decide(
+        policy(max_relative_dose=9.0), [part(0, 10.0, "joy"), part(0, 0.0, "joy", 0.5)]
+    )
+    assert after.relative_dose == pytest.approx(1.0 + 0.5 * 2.0)
+
+
+def test_a_swap_counts_for_both_its_vectors() -> None:
+    """What goes to a vector is limited by that vector's own limit, too."""
+    limited = policy(by_vector={"limited": 0.01})
+    swap = Contribution(0, 0.0, 10.0, "joy", "limited")
+    assert dose.decide(limited, [swap]).reason == "DOSE_EXCEEDED"
+    assert dose.decide(policy(by_vector={"other": 0.01}), [swap]).outcome == "allowed"

@@ -186,3 +186,11 @@ def test_the_receipt_of_a_request_that_ended() -> None:
     assert [ended[each].HasField("tokens_steered") for each in "abcd"] == [True, True, False, True]
     assert [ended[each].held_back for each in "abcd"] == [False, True, False, False]
     assert not engine.receipts("nobody").receipts
+
+
+def test_an_id_that_comes_again_without_steering_has_no_keys() -> None:
+    """What it had before is not what its blocks hold now."""
+    engine, _ = role()
+    admit(engine, "a")
+    engine.admit(None, "a", Prompt(40))
+    assert engine.block_key("a", 0, 16) is None
