@@ -181,6 +181,13 @@ def test_the_model_finds_a_planted_off_by_one(
 ) -> None:
     """One position too late, in either way that rows are laid out, does not get past it."""
     monkeypatch.setattr(owner, name, planted(getattr(owner, name)))
-    tries = settings(max_examples=400, deadline=None, phases=[Phase.generate], database=None)
+    # Always the same tries, of which some are known to find it.
+    tries = settings(
+        max_examples=3000,
+        deadline=None,
+        phases=[Phase.generate],
+        database=None,
+        derandomize=True,
+    )
     with pytest.raises((AssertionError, ExceptionGroup)):
         run_state_machine_as_test(FillModel, settings=tries)
