@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.engine.conftest import ONE_THREAD, Rig, Start
@@ -98,12 +97,8 @@ def test_a_prompt_length_of_a_clients_making(served: Rig, judge: Judge, forged: 
     judge.check(served.engine.one(ask), "generated")
 
 
-def test_a_prompt_that_a_client_says_was_generated(served: Rig, judge: Judge) -> None:
-    """A length within the prompt is honoured, by rank and cache alike."""
+def test_a_length_within_the_prompt_is_a_beam_searchs_to_say(served: Rig, judge: Judge) -> None:
+    """A client's is not taken: it would slip out of what the policy steers in prompts."""
     said = (("hotwire_prompt_len", 35),)
-    for _ in "ab":
-        answer = served.engine.one(Ask(prompt(70), SPECS["generated"], tokens=6, extra_args=said))
-        mask = np.arange(76) >= 35
-        judge.check_from(answer.prompt + answer.tokens, 70, answer.logprobs, mask)
-    assert answer.cached == 64
-    judge.check(served.engine.one(Ask(prompt(70), SPECS["generated"], tokens=6)), "generated")
+    answer = served.engine.one(Ask(prompt(70), SPECS["generated"], tokens=6, extra_args=said))
+    judge.check(answer, "generated")
