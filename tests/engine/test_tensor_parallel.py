@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import random
-import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.engine.conftest import Rig, Start
+from tests.support.background import Background
 from tests.support.engine_models import TINY_LAYERS, TINY_VOCAB, TINY_WIDTH, direction
 from tests.support.engine_process import Answer, Ask
 
@@ -89,16 +90,9 @@ def test_ranks_agree_while_vectors_come_change_and_go(pair: Rig) -> None:
     """
     names = ["a", "b", "c"]
     pair.driver.put({name: row(at) for at, name in enumerate(names)})
-    stop = threading.Event()
-    pushed: list[str] = []
-    pusher = threading.Thread(target=push, args=(pair, names, stop, pushed))
-    pusher.start()
-    try:
-        while len(pushed) <= 30:
-            load(pair, names)
-    finally:
-        stop.set()
-        pusher.join(30)
+    chance = random.Random(1)
+    with Background(lambda: push(pair, names, chance), pause_s=0.01) as pushes:
+        run_beside(pushes, pair, names, wanted=30)
     one, other = pair.engine.call("on_workers", taken)
     assert one == other
     assert len(set(one)) > 150
@@ -106,17 +100,13 @@ def test_ranks_agree_while_vectors_come_change_and_go(pair: Rig) -> None:
     assert all(not worker.program_errors_total for worker in pair.driver.workers())
 
 
-def push(rig: Rig, names: list[str], stop: threading.Event, pushed: list[str]) -> None:
-    """Registers, replaces and deletes until told to stop."""
-    chance = random.Random(1)
-    while not stop.is_set():
-        name = chance.choice(names)
-        if name in rig.driver.vectors and chance.random() < 0.3:
-            rig.driver.delete(name)
-        else:
-            rig.driver.put({name: row(100 + len(pushed))})
-        pushed.append(name)
-        stop.wait(0.01)
+def push(rig: Rig, names: list[str], chance: random.Random) -> None:
+    """Registers, replaces or deletes."""
+    name = chance.choice(names)
+    if name in rig.driver.vectors and chance.random() < 0.3:
+        rig.driver.delete(name)
+    else:
+        rig.driver.put({name: row(chance.randrange(100, 1_000_000))})
 
 
 def test_ranks_agree_while_the_policy_changes(pair: Rig) -> None:
@@ -127,36 +117,37 @@ def test_ranks_agree_while_the_policy_changes(pair: Rig) -> None:
     names = ["a", "b", "c"]
     pair.driver.put({name: row(at) for at, name in enumerate(names)})
     before = pair.driver.engine().requests_total
-    stop = threading.Event()
-    changes: list[dict[str, Any]] = []
-    changer = threading.Thread(target=change, args=(pair, stop, changes))
-    changer.start()
-    answered = 0
-    try:
-        while len(changes) < 200:
-            answered += len(load(pair, names))
-    finally:
-        stop.set()
-        changer.join(30)
+    chance = random.Random(3)
+    with Background(lambda: change(pair, chance), pause_s=0.005) as changes:
+        answered = run_beside(changes, pair, names, wanted=200)
     one, other = pair.engine.call("on_workers", taken)
     assert one == other
     assert len(set(one)) > 150
     assert pair.driver.engine().requests_total == before + answered
 
 
-def change(rig: Rig, stop: threading.Event, changes: list[dict[str, Any]]) -> None:
-    """Sets a random policy, again and again."""
-    chance = random.Random(3)
-    while not stop.is_set():
-        policy: dict[str, Any] = {
-            "kill_switch": chance.random() < 0.3,
-            "apply_to_running": chance.random() < 0.7,
-        }
-        if (limit := chance.choice([None, 0.02, 0.1, 0.5])) is not None:
-            policy["max_live_relative_dose"] = limit
-        rig.driver.set_policy(**policy)
-        changes.append(policy)
-        stop.wait(0.005)
+def change(rig: Rig, chance: random.Random) -> None:
+    """Sets a random policy."""
+    policy: dict[str, Any] = {
+        "kill_switch": chance.random() < 0.3,
+        "apply_to_running": chance.random() < 0.7,
+    }
+    if (limit := chance.choice([None, 0.02, 0.1, 0.5])) is not None:
+        policy["max_live_relative_dose"] = limit
+    rig.driver.set_policy(**policy)
+
+
+def run_beside(background: Background, rig: Rig, names: list[str], wanted: int) -> int:
+    """Runs load until the background has done its work so often; returns the requests answered.
+
+    Two ranks that spin on two cores can starve it: after a minute, a tenth is enough.
+    """
+    answered, until = 0, time.monotonic() + 60
+    while background.going and background.calls < wanted:
+        answered += len(load(rig, names))
+        if time.monotonic() > until and background.calls >= wanted / 10:
+            break
+    return answered
 
 
 def load(rig: Rig, names: list[str]) -> dict[str, Answer]:

@@ -15,7 +15,7 @@ from hotwired.v1.policy_pb2 import Policy
 from hotwired.vector_file import VectorData, canonical_bytes, revision_of
 
 CHUNK = 1 << 20
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class NodeDriver:
