@@ -224,6 +224,14 @@ class Daemon:
         return sorted(path.name for path in (self.state_dir / "blobs").iterdir())
 
 
+def failed_start(daemon: Daemon, *options: str) -> str:
+    """Returns what a daemon says that must not start."""
+    process = daemon.spawn(*options)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 1
+    return errors.decode()
+
+
 def a_file(value: float = 1.0, layers: int = LAYERS, width: int = HIDDEN, **metadata: str) -> bytes:
     """Returns a safetensors file with one matrix of a value."""
     rows = np.full((layers, width), value, np.float32)

@@ -2,15 +2,13 @@
 
 import json
 import logging
-import threading
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hotwire_plugin import resolve
-from hotwire_plugin.admission import REASONS, Admission, Admitted, Prompt, Refusal
+from hotwire_plugin.admission import REASONS, Admission, Admitted, Refusal
 from hotwire_plugin.program import PROGRAM_KEY, SPEC_KEY, Program, ProgramOp
 from hotwire_plugin.shape import ModelShape
 from hotwire_plugin.snapshot import EnginePolicy, Snapshot, SnapshotHolder, VectorMeta
@@ -299,108 +297,3 @@ def test_anything_is_admitted_or_declined(raw: object, mode: DoseMode, per_layer
     assert (args is None) or not unsteered
     if args is not None:
         assert subject.revisions_in_use() == Program.decode(args[PROGRAM_KEY]).revisions
-
-
-def test_a_revision_is_on_record_before_a_commit_that_drops_it_returns() -> None:
-    """Admissions and commits race; whoever gets a revision is seen by a report after the commit."""
-    holder = SnapshotHolder()
-    subject = Admission(holder, ModelShape(LAYERS), lambda: None)
-    stop, failures = threading.Event(), list[str]()
-    got: dict[str, str] = {}
-
-    def admit_all(thread: int) -> None:
-        for n in range(100_000):
-            if stop.is_set():
-                return
-            request = f"{thread}-{n}"
-            args = subject.admit({SPEC_KEY: '{"id": "joy"}'}, request).extra_args or {}
-            if PROGRAM_KEY in args:
-                got[request] = Program.decode(args[PROGRAM_KEY]).ops[0].revision
-            subject.finish(f"{thread}-{n - 50}")
-            got.pop(f"{thread}-{n - 50}", None)
-
-    threads = [threading.Thread(target=admit_all, args=(n,)) for n in range(2)]
-    for thread in threads:
-        thread.start()
-    for generation in range(1, 200):
-        revision = f"{generation:064x}"
-        vectors = {"joy": VectorMeta("joy", revision, (1,), (1.0,))}
-        holder.commit(Snapshot(generation, vectors, EnginePolicy()))
-        in_use = subject.revisions_in_use()
-        # A program made after this commit has its revision: no older one appears any more.
-        later = subject.revisions_in_use() - in_use - {revision}
-        failures += sorted(later)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert set(got.values()) <= subject.revisions_in_use()
-
-
-def test_a_commit_waits_for_an_admission_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An admission that has read the old snapshot is on record before the commit returns."""
-    holder = SnapshotHolder(Snapshot(1, VECTORS, EnginePolicy()))
-    subject = Admission(holder, ModelShape(LAYERS), lambda: None)
-    about_to_record, go_on = threading.Event(), threading.Event()
-    record = subject._ledger.record
-
-    def record_late(*args: Any) -> None:
-        about_to_record.set()
-        go_on.wait(10)
-        record(*args)
-
-    monkeypatch.setattr(subject._ledger, "record", record_late)
-    seen: list[set[str]] = []
-
-    def commit() -> None:
-        holder.commit(Snapshot(2, {}, EnginePolicy()))
-        seen.append(subject.revisions_in_use())
-
-    admitting = threading.Thread(target=subject.admit, args=({SPEC_KEY: '{"id": "joy"}'}, "r"))
-    committing = threading.Thread(target=commit)
-    admitting.start()
-    about_to_record.wait(10)
-    committing.start()
-    committing.join(0.1)
-    assert seen == []
-    go_on.set()
-    admitting.join()
-    committing.join()
-    assert seen == [{JOY}]
-
-
-def test_the_workers_banks_are_never_asked_for_more_than_they_hold() -> None:
-    """Directions of live requests are counted once each, and given back as requests end."""
-    subject = admission(model=ModelShape(LAYERS, slots=12))
-    ten_layers = {SPEC_KEY: {"id": "joy"}}
-    assert subject.admit(ten_layers, "a").placement is not None
-    assert subject.admit({SPEC_KEY: {"id": "joy", "scale": 2}}, "b").placement is not None
-    three_more = {SPEC_KEY: {"id": "calm", "layer": "1-3"}}
-    assert subject.admit(three_more, "c").placement is None
-    assert subject.report().requests_unsteered_total == {"SLOTS_EXHAUSTED": 1}
-    subject.finish("a")
-    assert subject.admit(three_more, "d").placement is None
-    subject.finish("b")
-    assert subject.admit(three_more, "e").placement is not None
-
-
-def test_where_generated_tokens_are_not_counted_phases_still_are() -> None:
-    """What changes at the prompt's end, or before it, is known; what changes after it is not."""
-    subject = admission(model=ModelShape(LAYERS, counts_generated=False))
-    prompt = Prompt(20)
-    for known in ({"decode_only": True}, {"positions": [3, -1]}, {"positions": [[5, None]]}):
-        granted = subject.admit({SPEC_KEY: {"id": "joy", **known}}, "r", prompt)
-        assert granted.placement is not None
-    for unknown in ({"to_generated": 4}, {"positions": [21]}, {"positions": {"exclude": [30]}}):
-        granted = subject.admit({SPEC_KEY: {"id": "joy", **unknown}}, "r", prompt)
-        assert granted.placement is None
-
-
-def test_a_later_chunk_has_few_kinds_of_positions() -> None:
-    """Its prompt's length is not known yet, and whatever it is, there must be rows enough."""
-    asked = [{"id": "joy", "layer": 10 + n, "positions": [-n - 1]} for n in range(4)]
-    later = Prompt(tokens=None)
-    assert admission().admit({SPEC_KEY: asked[:3]}, "r", later).placement is not None
-    subject = admission()
-    assert subject.admit({SPEC_KEY: asked}, "r", later).placement is None
-    assert subject.report().requests_unsteered_total == {"TOO_MANY_SETS": 1}

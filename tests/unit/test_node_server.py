@@ -42,9 +42,12 @@ def test_a_stale_socket_is_replaced(short_dir: Path) -> None:
     path = short_dir / "x.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
+    stale = path.lstat().st_ino
     server = a_server(path)
     server.start()
+    assert path.lstat().st_ino != stale
     server.stop()
+    assert not path.exists()
 
 
 def test_a_live_socket_is_not_stolen(short_dir: Path) -> None:

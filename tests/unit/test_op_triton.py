@@ -39,7 +39,8 @@ if os.environ.get("TRITON_INTERPRET") != "1":
         assert "skipped" not in done.stdout
 
 else:
-    from hotwire_plugin.op_triton import launch, warm
+    from hotwire_plugin import op_triton
+    from hotwire_plugin.op_triton import launch
 
     def check(steer: Steer, case: Case) -> torch.Tensor:
         """Compare with the truth; the interpreter stores bfloat16 cut off, not rounded."""
@@ -106,7 +107,16 @@ else:
         assert same_bits(case.hidden[[0, 2, 3, 5]], before[[0, 2, 3, 5]])
         assert bool(case.hidden[[1, 4]].isfinite().all())
 
-    def test_warm() -> None:
-        """Warming launches the kernel on scratch tensors of any width and dtype."""
+    def test_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each kernel that a step can need is launched: with a residual or not, aligned or not."""
+        launched = []
+
+        def seen(hidden: torch.Tensor, residual: torch.Tensor | None, *args: torch.Tensor) -> None:
+            launched.append((residual is not None, hidden.data_ptr() % 16 == 0))
+            launch(hidden, residual, *args)
+
+        monkeypatch.setattr(op_triton, "launch", seen)
         for width, dtype in ((576, torch.bfloat16), (7, torch.float32)):
-            warm(width, dtype, torch.device("cpu"), 8)
+            launched.clear()
+            op_triton.warm(width, dtype, torch.device("cpu"), 8)
+            assert sorted(launched) == [(a, b) for a in (False, True) for b in (False, True)]
