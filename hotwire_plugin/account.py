@@ -16,13 +16,14 @@ from hotwired.dose import Contribution, DoseDecision
 class Account:
     """The operations of a specification, and the dose they come to.
 
-    vectors: the name behind each operation. ops: as asked for, in the order of the entries.
-    scales: those in force, in the same order; None if they are the ones asked for. relative_dose,
-    worst_layer, total_relative_dose: as in a DoseDecision, of what was asked for. weight: how many
-    operations and ranges of positions it holds.
+    vectors, targets: the names behind each operation; a target's is empty for none. ops: as asked
+    for, in the order of the entries. scales: those in force, in the same order; None if they are
+    the ones asked for. relative_dose, worst_layer, total_relative_dose: as in a DoseDecision, of
+    what was asked for. weight: how many operations and ranges of positions it holds.
     """
 
     vectors: tuple[str, ...]
+    targets: tuple[str, ...]
     ops: tuple[ProgramOp, ...]
     scales: tuple[float, ...] | None
     relative_dose: float | None
@@ -37,7 +38,9 @@ class Account:
         """Return the account of operations, what each contributes, and what was decided on it."""
         kept = tuple(ops)
         dose = decision.relative_dose, decision.worst_layer, decision.total_relative_dose
-        return cls(tuple(part.vector for part in parts), kept, None, *dose, _weight(kept))
+        vectors = tuple(part.vector for part in parts)
+        targets = tuple(part.target for part in parts)
+        return cls(vectors, targets, kept, None, *dose, _weight(kept))
 
     def with_scales(self, ops: Iterable[ProgramOp]) -> Account:
         """Return the same with the scales of these operations in force."""

@@ -306,6 +306,11 @@ def _asks_strict(raw_spec: object) -> bool:
         return False
 
 
+def stripped(extra_args: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Returns a request's extra_args without what is ours."""
+    return _rewritten(extra_args, None)
+
+
 def _rewritten(extra_args: dict[str, Any] | None, program: Program | None) -> dict[str, Any] | None:
     ours = (SPEC_KEY, CALLER_KEY, PROGRAM_KEY)
     if program is None and not any(key in (extra_args or {}) for key in ours):

@@ -223,8 +223,9 @@ class StepFill:
             for entry in steered.entries():
                 if entry.row == NOT_PLACED:
                     self._rows.place(entry, self._step)
-        except ProgramError as error:
-            self._fail(request_id, error.reason, error)
+        except Exception as error:  # noqa: BLE001 - nor must what its vectors hold
+            reason = error.reason if isinstance(error, ProgramError) else "INTERNAL"
+            self._fail(request_id, reason, error)
             self.end(request_id)
             return False
         return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 SCOPES = ("all", "prompt", "generated", "last_prompt_token")
@@ -21,7 +22,7 @@ Interval: TypeAlias = tuple[float, float]
 """First position and the one after the last; ascending and disjoint in a list."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Positions:
     """Which positions of a scope are meant; exclusion wins.
 
@@ -34,6 +35,14 @@ class Positions:
     exclude: tuple[Range, ...] = ()
     skip_special: bool = False
     generated: tuple[int, int | None] = (0, None)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # Each of a request's operations is looked up by it, and there may be hundreds of ranges.
+        return hash((self.include, self.exclude, self.skip_special, self.generated))
 
     def without(self, special: Sequence[int]) -> Positions:
         """Return these with special tokens' positions, if they are to be skipped, excluded."""

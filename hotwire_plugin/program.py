@@ -271,7 +271,7 @@ def _checked_limit(limit: float) -> float:
 
 
 def _digest(ops: tuple[ProgramOp, ...], limit: float) -> str:
-    encoded = {positions: positions.encode() for positions in {op.positions for op in ops}}
+    encoded = {positions: str(positions.encode()) for positions in {op.positions for op in ops}}
     lines = [_VERSION, limit.hex()]
     lines += [f"{op.effect} {op.scope} {encoded[op.positions]}" for op in ops]
     return hashlib.sha256("\n".join(lines).encode("ascii")).hexdigest()

@@ -220,6 +220,10 @@ def _ops(account: Account, *, steered: bool) -> list[receipt_pb2.ReceiptOp]:
             op=op.op,
             scale_asked=op.scale,
             scale_applied=to_fp32(scale) if steered else 0.0,
+            target=target,
+            target_revision=op.target,
         )
-        for vector, op, scale in zip(account.vectors, account.ops, scales, strict=True)
+        for vector, target, op, scale in zip(
+            account.vectors, account.targets, account.ops, scales, strict=True
+        )
     ]

@@ -147,7 +147,9 @@ def _ops(
     _check_place(entry, layers, model)
     plain = ProgramOp(
         *(meta.revision, 0, 0.0, entry.op, entry.scope, entry.positions, entry.site),
-        *(entry.stream, entry.bounds, target.revision if target else ""),
+        # Of one stream, that stream is all of them: who says so shares blocks with who does not.
+        *(None if model.streams == 1 else entry.stream, entry.bounds),
+        target.revision if target else "",
     )
     found = []
     for layer, scale in zip(layers, _scales(entry, layers), strict=True):

@@ -134,6 +134,9 @@ class ProgramRows:
             if victim is None:
                 raise
             return False
+        except Exception:
+            self._free.append(row)
+            raise
         return True
 
     def _evict(self, step: int) -> int:
@@ -173,7 +176,7 @@ class ProgramRows:
                 for at in self._places_of(op):
                     slots[at, count[at]], coef[at, count[at]] = own_slots, own_coef
                     count[at] += 1
-        except ProgramError:
+        except Exception:
             self._release_bank(entry)
             raise
         self._own_limits[row] = entry.limit

@@ -157,6 +157,6 @@ def _bound(item: Mapping[str, object], key: str, default: float) -> float:
     if key not in item:
         return default
     try:
-        return to_fp32(number(item[key], key))
+        return to_fp32(number(item[key], key)) + 0.0  # of the zeros, the positive one
     except OverflowError:
         raise SpecError(OP_ARGUMENT_INVALID, f"{key} overflows fp32") from None

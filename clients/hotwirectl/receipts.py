@@ -83,7 +83,7 @@ def _row(op: ReceiptOp) -> list[str]:
         views.short(op.revision),
         str(op.layer),
         op.site,
-        op.op,
+        f"{op.op}:{op.target}" if op.target else op.op,
         text.number(op.scale_asked),
         text.number(op.scale_applied),
     ]

@@ -10,7 +10,7 @@ from collections import deque
 from itertools import count
 from typing import Any
 
-from hotwire_plugin.admission import Prompt
+from hotwire_plugin.admission import Prompt, stripped
 from hotwire_plugin.engine_role import EngineRole
 from hotwire_plugin.engine_seam.step_message import with_prompt_len
 from hotwire_plugin.program import PROGRAM_KEY
@@ -35,16 +35,16 @@ def admit(engine: EngineRole, request: Any) -> dict[str, object] | None:
 
     Should the session be aborted meanwhile, vLLM runs the chunk as a request of its own.
     """
-    params = request.sampling_params
-    extra_args: dict[str, object] | None = params.extra_args
-    if request.resumable:
-        name = f"{request.request_id}/{next(_numbers)}"
-        _chunks[request.request_id].append(name)
-        prompt = Prompt(tokens=None)
-        granted = engine.admission.admit(extra_args, name, prompt, drawn_by=request.request_id)
-        extra_args = with_prompt_len(granted.extra_args, None)
-        if PROGRAM_KEY in (extra_args or {}):
-            request.cache_salt = _private(request)
+    asked: dict[str, object] | None = request.sampling_params.extra_args
+    if not request.resumable:
+        return with_prompt_len(stripped(asked), None)
+    name = f"{request.request_id}/{next(_numbers)}"
+    _chunks[request.request_id].append(name)
+    prompt = Prompt(tokens=None)
+    granted = engine.admission.admit(asked, name, prompt, drawn_by=request.request_id)
+    extra_args = with_prompt_len(granted.extra_args, None)
+    if PROGRAM_KEY in (extra_args or {}):
+        request.cache_salt = _private(request)
     return extra_args
 
 

@@ -48,7 +48,7 @@ class Receipt(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., engine: _Optional[str] = ..., generation: _Optional[int] = ..., caller: _Optional[str] = ..., by_default: bool = ..., outcome: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., ops: _Optional[_Iterable[_Union[ReceiptOp, _Mapping]]] = ..., relative_dose: _Optional[float] = ..., worst_layer: _Optional[int] = ..., total_relative_dose: _Optional[float] = ..., max_live_relative_dose: _Optional[float] = ..., admit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished: bool = ..., tokens_steered: _Optional[int] = ..., held_back: bool = ...) -> None: ...
 
 class ReceiptOp(_message.Message):
-    __slots__ = ("vector", "revision", "layer", "site", "op", "scale_asked", "scale_applied")
+    __slots__ = ("vector", "revision", "layer", "site", "op", "scale_asked", "scale_applied", "target", "target_revision")
     VECTOR_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     LAYER_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +56,8 @@ class ReceiptOp(_message.Message):
     OP_FIELD_NUMBER: _ClassVar[int]
     SCALE_ASKED_FIELD_NUMBER: _ClassVar[int]
     SCALE_APPLIED_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    TARGET_REVISION_FIELD_NUMBER: _ClassVar[int]
     vector: str
     revision: str
     layer: int
@@ -63,4 +65,6 @@ class ReceiptOp(_message.Message):
     op: str
     scale_asked: float
     scale_applied: float
-    def __init__(self, vector: _Optional[str] = ..., revision: _Optional[str] = ..., layer: _Optional[int] = ..., site: _Optional[str] = ..., op: _Optional[str] = ..., scale_asked: _Optional[float] = ..., scale_applied: _Optional[float] = ...) -> None: ...
+    target: str
+    target_revision: str
+    def __init__(self, vector: _Optional[str] = ..., revision: _Optional[str] = ..., layer: _Optional[int] = ..., site: _Optional[str] = ..., op: _Optional[str] = ..., scale_asked: _Optional[float] = ..., scale_applied: _Optional[float] = ..., target: _Optional[str] = ..., target_revision: _Optional[str] = ...) -> None: ...

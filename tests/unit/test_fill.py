@@ -18,6 +18,7 @@ from hotwire_plugin.shape import Place
 
 REVISION = "a" * 64
 MISSING = "d" * 64
+UNREADABLE = "e" * 64
 
 
 def program(scope: str = "all", scale: float = 1.0, revision: str = REVISION) -> str:
@@ -29,6 +30,8 @@ def fill_of(rows: int = 17) -> StepFill:
     """Return a fill of a model with one layer, 4 wide."""
 
     def load(revision: str, layer: int) -> np.ndarray:
+        if revision == UNREADABLE:
+            raise OSError("the memory is gone")
         if revision != REVISION:
             raise KeyError(revision)
         return np.ones(4, dtype=np.float32)
@@ -120,6 +123,19 @@ def test_a_bad_program_touches_its_own_request_only() -> None:
     mapped = step(fill, ("bad", 0, 1, 1), ("gone", 0, 1, 1), ("good", 0, 1, 1))
     assert mapped[:3] == [0, 0, rows_of(fill, "good")[0]]
     assert fill.errors == {"PROGRAM_INVALID": 1, "REVISION_NOT_STAGED": 1}
+
+
+def test_a_vector_that_cannot_be_read_costs_its_own_request_only() -> None:
+    """Whatever the loading raises: the step goes on, and no row or slot is lost."""
+    fill = fill_of(rows=3)
+    for n in range(5):
+        fill.begin("bad", program(revision=UNREADABLE))
+        fill.begin("good", program())
+        mapped = step(fill, ("bad", n, 1, 1), ("good", n, 1, 1))
+        assert mapped[:2] == [0, rows_of(fill, "good")[0]]
+        fill.end("good")
+    assert fill.errors == {"INTERNAL": 5}
+    assert fill._rows._bank.in_use == 1
 
 
 def test_rows_come_back_when_requests_end() -> None:

@@ -318,10 +318,11 @@ def test_receipts_are_shown(fake: FakeDaemon, capsys: pytest.CaptureFixture[str]
     """A block of fields and a line an operation for each; what is unset is said to be."""
     op = ReceiptOp(vector="joy", revision="ab" * 32, layer=12, site="post", op="add")
     op.scale_asked, op.scale_applied = 2.0, 1.25
+    swap = ReceiptOp(vector="joy", layer=12, site="post", op="swap", target="awe")
     clamped = Receipt(request_id="cmpl-x-0-1", engine="i/0", generation=7, outcome="clamped")
     clamped.relative_dose, clamped.worst_layer, clamped.tokens_steered = 0.8, 12, 31
     clamped.finished = True
-    clamped.ops.append(op)
+    clamped.ops.extend([op, swap])
     gone = Receipt(request_id="cmpl-x-1-1", outcome="unsteered", reason="KILL_SWITCH")
     gone.message = "the kill switch is on\x1b[2J"
     fake.state.receipts = [clamped, gone]
@@ -333,6 +334,7 @@ def test_receipts_are_shown(fake: FakeDaemon, capsys: pytest.CaptureFixture[str]
     assert (first["max_live_relative_dose"], first["finished"]) == ("none", "yes")
     row = blocks[1].splitlines()[1].split()
     assert row == ["joy", "abababab", "12", "post", "add", "2", "1.25"]
+    assert "swap:awe" in blocks[1].splitlines()[2].split()
     second = dict(line.split(maxsplit=1) for line in blocks[2].splitlines())
     assert second["reason"] == "KILL_SWITCH: the kill switch is on\\x1b[2J"
     assert second["tokens_steered"] == "unknown"

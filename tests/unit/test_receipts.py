@@ -71,6 +71,16 @@ def test_a_steered_request() -> None:
     assert not receipt.HasField("tokens_steered")
 
 
+def test_a_swap_names_both_its_vectors() -> None:
+    """The one whose component is taken, and the one that takes it over."""
+    receipt = receipt_of({"id": "joy", "layer": 11, "op": "swap", "target": "calm"})
+    (op,) = receipt.ops
+    assert (op.vector, op.revision) == ("joy", JOY)
+    assert (op.target, op.target_revision) == ("calm", CALM)
+    (plain,) = receipt_of({"id": "joy", "layer": 11}).ops
+    assert (plain.target, plain.target_revision) == ("", "")
+
+
 def test_doses_are_those_asked_for_and_scales_those_in_force() -> None:
     """A clamped request has less than it asked for, and its receipt says by how much."""
     receipt = receipt_of({"id": "joy", "layer": [10, 11], "scale": 5.0}, dose=limit(DoseMode.CLAMP))

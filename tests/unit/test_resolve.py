@@ -66,6 +66,15 @@ def test_equal_programs_have_equal_digests() -> None:
     assert one.encode() == two.encode()
 
 
+def test_what_means_the_same_has_one_digest() -> None:
+    """The only stream is all streams, and a bound of -0 is 0."""
+    whole = program_of('{"id": "joy", "layer": 11}')
+    assert program_of('{"id": "joy", "layer": 11, "stream": 0}').digest == whole.digest
+    pinned = '{"id": "joy", "layer": 11, "op": "clamp", "min": %s, "max": %s}'
+    zero = program_of(pinned % ("0", "0"))
+    assert program_of(pinned % ("-0.0", "-0.0")).digest == zero.digest
+
+
 def test_a_near_name_is_suggested() -> None:
     """A typing error in a name is easy to mend; a name unlike any gets no guess."""
     assert "did you mean 'joy'" in admission().decide({SPEC_KEY: {"id": "joyy"}}, "r").message

@@ -16,6 +16,7 @@ from hotwire_plugin.engine_seam.patch import SeamMoved, replace
 from hotwire_plugin.engine_seam.step_message import PROMPT_LEN_KEY
 from hotwire_plugin.layers import NotSteerable
 from hotwire_plugin.process import process
+from hotwire_plugin.program import PROGRAM_KEY, SPEC_KEY
 from hotwire_plugin.settings import settings_from
 
 
@@ -178,6 +179,15 @@ def test_the_chunks_of_a_session_draw_by_its_id(monkeypatch: pytest.MonkeyPatch)
         sessions.admit(engine, request)  # type: ignore[arg-type]
     assert [by for _, by in seen] == ["r", "r"]
     assert len({name for name, _ in seen}) == 2
+
+
+def test_what_closes_a_session_brings_nothing_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not admitted: neither a program that a client made up nor a prompt's end gets in."""
+    monkeypatch.setattr(sessions, "_chunks", {"r": deque(["r"])})
+    made_up = {PROGRAM_KEY: "mine", SPEC_KEY: {"id": "joy"}, PROMPT_LEN_KEY: 1, "other": 2}
+    params = types.SimpleNamespace(extra_args=made_up)
+    closing = types.SimpleNamespace(sampling_params=params, request_id="r", resumable=False)
+    assert sessions.admit(types.SimpleNamespace(), closing) == {"other": 2}  # type: ignore[arg-type]
 
 
 def test_only_a_beam_search_says_where_a_prompt_ends() -> None:
