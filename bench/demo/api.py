@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from bench.demo.settings import LAYER, MODEL_NAME, REPETITION_PENALTY, TEXT_TOKENS, VECTOR
+from bench.demo.settings import COMPARED_TOKENS, LAYER, MODEL_NAME, REPETITION_PENALTY, VECTOR
 
 TIMEOUT_SECONDS = 120.0
 
@@ -61,11 +61,13 @@ class Api:
         except httpx.TransportError:
             return False
 
-    def complete(self, prompt: str, steering: Steering = Steering()) -> Answer:
+    def complete(
+        self, prompt: str, steering: Steering = Steering(), tokens: int = COMPARED_TOKENS
+    ) -> Answer:
         """The greedy completion of a prompt."""
         body = {
             "prompt": prompt,
-            "max_tokens": TEXT_TOKENS,
+            "max_tokens": tokens,
             "temperature": 0,
             "repetition_penalty": REPETITION_PENALTY,
         }
@@ -73,10 +75,12 @@ class Api:
         details = answer["usage"].get("prompt_tokens_details") or {}
         return Answer(answer["choices"][0]["text"], details.get("cached_tokens") or 0)
 
-    def complete_together(self, requests: Sequence[tuple[str, Steering]]) -> list[Answer]:
+    def complete_together(
+        self, requests: Sequence[tuple[str, Steering]], tokens: int = COMPARED_TOKENS
+    ) -> list[Answer]:
         """The completions of several requests sent at once, in their order."""
         with ThreadPoolExecutor(len(requests)) as pool:
-            return list(pool.map(lambda request: self.complete(*request), requests))
+            return list(pool.map(lambda request: self.complete(*request, tokens), requests))
 
     def tokens(self, text: str) -> list[int]:
         """The ids of a text's tokens."""

@@ -12,7 +12,9 @@ SHOWN_SCALE = 1.6
 MARGIN_SCALES = (-1.6, -1.2, -0.8, -0.4, 0.0, 0.4, 0.8, 1.2, 1.6)
 
 MAX_MODEL_LEN = 1024
+# Of the texts that people are to read, and of those that are only compared.
 TEXT_TOKENS = 48
+COMPARED_TOKENS = 24
 # Greedy texts of a model this small run in circles, steered or not.
 REPETITION_PENALTY = 1.15
 

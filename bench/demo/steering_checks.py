@@ -5,7 +5,7 @@ from typing import Any
 
 from bench.demo import data
 from bench.demo.api import Steering
-from bench.demo.settings import MARGIN_SCALES
+from bench.demo.settings import COMPARED_TOKENS, MARGIN_SCALES, TEXT_TOKENS
 from bench.demo.stage import NEGATIVE, POSITIVE, UNSTEERED, Check, Stage
 from bench.demo.text import repeated
 
@@ -38,7 +38,10 @@ def readable(stage: Stage) -> Check:
     """Texts at the scale shown differ from the unsteered ones and are as fluent, nearly."""
     prompts = stage.prompts[:TEXT_PROMPTS]
     rows = {"-": NEGATIVE, "0": UNSTEERED, "+": POSITIVE}
-    texts = {sign: _together(stage, prompts, [how] * len(prompts)) for sign, how in rows.items()}
+    texts = {
+        sign: _together(stage, prompts, [how] * len(prompts), TEXT_TOKENS)
+        for sign, how in rows.items()
+    }
     surprise = {sign: stage.api.surprise(prompts, found) for sign, found in texts.items()}
     again = {sign: round(sum(map(repeated, t)) / len(t), 3) for sign, t in texts.items()}
     differ = all(len(set(three)) == 3 for three in zip(*texts.values(), strict=True))
@@ -96,8 +99,10 @@ def prefix_cache(stage: Stage) -> Check:
     return Check("the prefix cache keeps steered apart", hits and kept_apart, seen, figures)
 
 
-def _together(stage: Stage, prompts: list[str], steerings: list[Steering]) -> list[str]:
-    answers = stage.api.complete_together(list(zip(prompts, steerings, strict=True)))
+def _together(
+    stage: Stage, prompts: list[str], steerings: list[Steering], tokens: int = COMPARED_TOKENS
+) -> list[str]:
+    answers = stage.api.complete_together(list(zip(prompts, steerings, strict=True)), tokens)
     return [answer.text for answer in answers]
 
 
