@@ -8,7 +8,7 @@ CACHE ?= .cache
 MODEL := $(CACHE)/models/smollm2-135m-instruct
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-PACKAGES := hotwired hotwire_plugin clients bench tests requirements
+PACKAGES := hotwired hotwire_plugin clients bench tests requirements proto
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 export RUFF_CACHE_DIR := $(CACHE)/ruff
 
@@ -39,8 +39,9 @@ check: setup ## Runs ruff, mypy, the import rules and buf.
 	$(BIN)/lint-imports --no-logo --cache-dir $(CACHE)/import_linter
 	cd proto && $(abspath $(BIN))/buf lint
 
-proto: setup ## Regenerates the gRPC stubs.
+proto: setup ## Regenerates the gRPC stubs and docs/api.md.
 	PATH="$(abspath $(BIN)):$$PATH" bash proto/generate.sh .
+	$(BIN)/python proto/reference.py docs/api.md
 
 proto-check: setup ## Fails if the committed stubs are stale.
 	$(BIN)/python -m pytest -q tests/unit/test_stubs.py

@@ -1,4 +1,4 @@
-"""The committed gRPC stubs are what the protos say."""
+"""The committed gRPC stubs, and docs/api.md, are what the protos say."""
 
 import os
 import subprocess
@@ -23,3 +23,14 @@ def test_stubs_are_current(tmp_path: Path) -> None:
     assert sorted(generated) == sorted(committed), "stale: run `make proto`"
     stale = [name for name, text in generated.items() if committed[name] != text]
     assert not stale, "stale: run `make proto`"
+
+
+def test_the_reference_is_current(tmp_path: Path) -> None:
+    """Every RPC, message, field and value with its comment; if not, run `make proto`."""
+    out = tmp_path / "api.md"
+    subprocess.run([sys.executable, str(ROOT / "proto" / "reference.py"), str(out)], check=True)
+    text = out.read_text()
+    assert text == (ROOT / "docs" / "api.md").read_text(), "stale: run `make proto`"
+    for name in ("rpc RegisterVector(", "message ReceiptOp", "enum NodeState", "`scale_applied` ="):
+        assert name in text
+    assert " |  |\n" not in text
