@@ -16,7 +16,7 @@ import httpx
 
 from hotwire_client import Client, HotwireError
 from hotwired.v1.node_pb2 import NODE_STATE_CONVERGED, Node
-from tests.support.engine_process import ROOT, environment, kill_session
+from tests.support.engine_process import ROOT, environment, kill_group
 
 BIN = Path(sys.executable).parent
 MODEL_NAME = "smollm2"
@@ -37,7 +37,7 @@ class Reply:
 
 
 class Server:
-    """A command in a session of its own, with a log; it can be started again."""
+    """A command in a process group of its own, with a log; it can be started again."""
 
     def __init__(self, command: list[str], run_dir: Path, log: Path) -> None:
         self._command, self._run_dir, self._log = command, run_dir, log
@@ -53,7 +53,7 @@ class Server:
                 cwd=ROOT,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                process_group=0,
             )
         end = time.monotonic() + timeout_s
         while not ready():
@@ -64,7 +64,7 @@ class Server:
     def kill(self) -> None:
         """Kill it, and all that it started, with SIGKILL; nothing if it does not run."""
         if self._process is not None:
-            kill_session(self._process)
+            kill_group(self._process)
             self._process = None
 
     def log(self) -> str:
