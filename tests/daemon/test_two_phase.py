@@ -135,7 +135,7 @@ def test_callers_in_a_row_behind_a_hanging_worker_are_answered_in_time(fleet: Fl
 
     def call(number: int) -> None:
         started = time.monotonic()
-        answer = daemon.register(f"v{number}", a_file(float(number)), timeout=3)
+        answer = daemon.register(f"v{number}", a_file(float(number)), timeout=5)
         calls.append((time.monotonic() - started, answer.converged))
 
     threads = [threading.Thread(target=call, args=(number,)) for number in range(4)]
@@ -144,7 +144,7 @@ def test_callers_in_a_row_behind_a_hanging_worker_are_answered_in_time(fleet: Fl
     for thread in threads:
         thread.join()
     assert len(calls) == 4
-    assert all(seconds < 3 and not converged for seconds, converged in calls)
+    assert all(seconds < 5 and not converged for seconds, converged in calls)
     worker.hung.clear()
     daemon.wait_for(2)
     assert len(worker.held) == 4
