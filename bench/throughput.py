@@ -1,11 +1,11 @@
 """Decode throughput armed and idle against the same engine without the plugin, paired in one run.
 
-    python -m bench.throughput MODEL [--rounds N] [--batch B] [--tokens T] [--json PATH]
+    python -m bench.throughput MODEL [--pairs N] [--json PATH]
 
-Both engines are up at once and decode by turns, so that a slow moment of the machine meets both.
-Which of two engines is started first counts for more than the plugin does (they share the machine's
-memory), so there are two halves, one with either first. The ratio of a half is the median over its
-rounds of armed over bare; that of the run is the geometric mean of the halves.
+One engine is up at a time: two that share a machine differ by which was started first more than by
+the plugin. A pair is two starts, one of each system, and its ratio is armed over bare, each by the
+median of its decodes; every other pair starts with the other system. The figure is the median over
+the pairs, with its 95 % interval by bootstrap over them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import argparse
 import json
 import multiprocessing
 import os
+import random
 import statistics
+import sys
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -22,101 +24,108 @@ from typing import Any
 
 from bench.machine import machine
 
-SYSTEMS = {"bare": "no_plugin", "armed, idle": "hotwire_plugin"}
+SYSTEMS = {"bare": "no_plugin", "armed": "hotwire_plugin"}
 PROMPT = list(range(100, 116))
+WARM_UP = 2
+RESAMPLES = 10_000
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("model")
-    parser.add_argument("--rounds", type=int, default=10, help="in each half")
+    parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--decodes", type=int, default=6, help="of each start")
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--json", type=Path, help="also write the figures there")
     args = parser.parse_args()
-    halves = [_half(args, list(SYSTEMS)), _half(args, list(SYSTEMS)[::-1])]
+    for system in SYSTEMS:
+        _rate(args, system)  # fills the compile cache, and the file cache
+    pairs = [_pair(args, number) for number in range(args.pairs)]
     result = {
         **machine(),
-        "batch": args.batch,
-        "tokens": args.tokens,
-        "rounds": args.rounds,
-        "halves": halves,
-        "ratio": statistics.geometric_mean(half["ratio"] for half in halves),
+        **{key: getattr(args, key) for key in ("batch", "tokens", "decodes")},
+        "pairs": pairs,
+        **summary([pair["armed"] / pair["bare"] for pair in pairs]),
     }
     _print(result)
     if args.json:
         args.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def _half(args: argparse.Namespace, order: list[str]) -> dict[str, Any]:
-    """Start the engines in this order, let them decode by turns, and end them."""
-    engines = {name: _start(args.model, SYSTEMS[name]) for name in order}
-    rates: dict[str, list[float]] = {name: [] for name in SYSTEMS}
-    for turn in range(args.rounds + 2):
-        for name in order if turn % 2 else order[::-1]:
-            rate = _decode(engines[name], args.batch, args.tokens)
-            if turn >= 2:  # the first rounds warm both up
-                rates[name].append(rate)
-    for connection in engines.values():
-        connection.send(None)
-        connection.recv()
-    bare, armed = rates.values()
-    ratios = [a / b for a, b in zip(armed, bare, strict=True)]
-    return {
-        "first": order[0],
-        "tokens_per_second": {name: statistics.median(r) for name, r in rates.items()},
-        "ratio": statistics.median(ratios),
-        "ratio_p10": statistics.quantiles(ratios, n=10)[0],
-        "ratio_p90": statistics.quantiles(ratios, n=10)[-1],
-    }
+def summary(ratios: list[float]) -> dict[str, float]:
+    """Return the median of the pairs' ratios, and the bounds of its 95 % bootstrap interval."""
+    chance = random.Random(0)
+    medians = sorted(
+        statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES)
+    )
+    low, high = medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
+    return {"ratio": statistics.median(ratios), "ratio_low": low, "ratio_high": high}
+
+
+def _pair(args: argparse.Namespace, number: int) -> dict[str, float]:
+    order = list(SYSTEMS) if number % 2 else list(SYSTEMS)[::-1]
+    pair = {system: _rate(args, system) for system in order}
+    ratio = pair["armed"] / pair["bare"]
+    print(
+        f"pair {number + 1}, {order[0]} first: "
+        f"armed {pair['armed']:.1f}, bare {pair['bare']:.1f} tok/s, ratio {ratio:.4f}",
+        file=sys.stderr,
+        flush=True,
+    )
+    return pair
+
+
+def _rate(args: argparse.Namespace, system: str) -> float:
+    """Start an engine, decode, end it; return the median of the tokens a second."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    sizes = (args.batch, args.tokens, args.decodes)
+    process = context.Process(target=_serve, args=(theirs, args.model, SYSTEMS[system], sizes))
+    process.start()
+    theirs.close()
+    rates: list[float] = ours.recv()
+    process.join()
+    return statistics.median(rates)
 
 
 def _print(result: dict[str, Any]) -> None:
-    for half in result["halves"]:
-        speeds = ", ".join(f"{n} {rate:.1f}" for n, rate in half["tokens_per_second"].items())
-        print(
-            f"{half['first']} started first: {speeds} tok/s, armed / bare {half['ratio']:.4f} "
-            f"(p10 {half['ratio_p10']:.4f}, p90 {half['ratio_p90']:.4f})"
-        )
-    print(f"armed / bare over both: {result['ratio']:.4f}")
+    for system in SYSTEMS:
+        rates = [pair[system] for pair in result["pairs"]]
+        print(f"{system}: {statistics.median(rates):.1f} tok/s ({min(rates):.1f}–{max(rates):.1f})")
+    print(
+        f"armed / bare over {len(result['pairs'])} pairs: {result['ratio']:.4f} "
+        f"(95 % {result['ratio_low']:.4f}–{result['ratio_high']:.4f})"
+    )
     print("  ".join(f"{k}={v}" for k, v in machine().items()))
 
 
-def _start(model: str, plugin: str) -> Connection:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    context.Process(target=_serve, args=(theirs, model, plugin), daemon=False).start()
-    ours.recv()
-    return ours
-
-
-def _decode(engine: Connection, batch: int, tokens: int) -> float:
-    engine.send((batch, tokens))
-    rate: float = engine.recv()
-    return rate
-
-
-def _serve(connection: Connection, model: str, plugin: str) -> None:
+def _serve(connection: Connection, model: str, plugin: str, sizes: tuple[int, int, int]) -> None:
     os.environ.update(
         VLLM_PLUGINS=plugin,
         VLLM_CPU_KVCACHE_SPACE="1",
         HF_HUB_OFFLINE="1",
         VLLM_LOGGING_LEVEL="ERROR",
     )
-    from vllm import LLM, SamplingParams
+    from vllm import LLM
 
     llm = LLM(model, dtype="float32", max_model_len=512, max_num_seqs=64)
-    connection.send("ready")
-    while (ask := connection.recv()) is not None:
-        batch, tokens = ask
-        params = SamplingParams(max_tokens=tokens, ignore_eos=True, temperature=0)
-        prompts = [{"prompt_token_ids": [n, *PROMPT]} for n in range(batch)]
-        start = time.perf_counter()
-        llm.generate(prompts, params, use_tqdm=False)
-        connection.send(batch * tokens / (time.perf_counter() - start))
+    batch, tokens, decodes = sizes
+    rates = [_decode(llm, batch, tokens) for _ in range(WARM_UP + decodes)]
+    connection.send(rates[WARM_UP:])
     llm.llm_engine.engine_core.shutdown()
-    connection.send("ended")
+
+
+def _decode(llm: Any, batch: int, tokens: int) -> float:
+    """Return the tokens a second of one batch, its short prefill included."""
+    from vllm import SamplingParams
+
+    params = SamplingParams(max_tokens=tokens, ignore_eos=True, temperature=0)
+    prompts = [{"prompt_token_ids": [n, *PROMPT]} for n in range(batch)]
+    start = time.perf_counter()
+    llm.generate(prompts, params, use_tqdm=False)
+    return batch * tokens / (time.perf_counter() - start)
 
 
 if __name__ == "__main__":
