@@ -80,7 +80,7 @@ class Api:
     ) -> list[Answer]:
         """The completions of several requests sent at once, in their order."""
         with ThreadPoolExecutor(len(requests)) as pool:
-            return list(pool.map(lambda request: self.complete(*request, tokens), requests))
+            return list(pool.map(lambda each: self.complete(each[0], each[1], tokens), requests))
 
     def tokens(self, text: str) -> list[int]:
         """The ids of a text's tokens."""
