@@ -42,6 +42,7 @@ HotwireError
 │   ├── StoreUnavailable
 │   └── ShuttingDown
 ├── StartRefused             FAILED_PRECONDITION: the process does not start
+│   ├── ConfigInvalid
 │   ├── DaemonLocked
 │   ├── StoreTooNew
 │   ├── SocketInvalid
@@ -276,6 +277,10 @@ class StartRefused(HotwireError):
     """The process does not start as things are."""
 
     code = grpc.StatusCode.FAILED_PRECONDITION
+
+
+class ConfigInvalid(StartRefused):
+    """The configuration can't be read, or settings of it are not allowed; violations has each."""
 
 
 class DaemonLocked(StartRefused):

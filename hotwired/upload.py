@@ -170,7 +170,7 @@ class Uploads:
 
     @contextmanager
     def _counted(self, size: int) -> Iterator[None]:
-        limit = self._limits.max_uploads_bytes
+        limit = self._limits.uploads_bytes
         if self._under_way + size > limit:
             raise UploadsBusy(
                 f"{self._under_way} bytes are being uploaded already; the limit is {limit}",
