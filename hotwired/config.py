@@ -15,6 +15,9 @@ from hotwired.log import LEVELS
 from hotwired.run_dir import run_dir
 from hotwired.settings import setting
 
+LOCAL_NAME = "local"
+"""Whoever can open the Unix socket: which of them it was, gRPC does not tell."""
+
 ROLES = ("viewer", "operator", "admin")
 
 _SECONDS = settings.number(0.1, 3600)

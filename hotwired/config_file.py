@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from hotwired.config import Caller, Config
+from hotwired.config import LOCAL_NAME, Caller, Config
 from hotwired.errors import ConfigInvalid, shown
 from hotwired.settings import about
 
@@ -118,6 +118,8 @@ class _Reader:
         if not _CALLER_NAME.fullmatch(name):
             self.problems.append((key, f"{shown(name)} is no name for a caller: {_CALLER_RULE}"))
             return
+        if name == LOCAL_NAME:
+            self.problems.append((key, "is what callers on the Unix socket are called"))
         self._callers.append(name)
         self.take(Caller, key, table, origin)
 
