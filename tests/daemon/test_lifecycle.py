@@ -20,16 +20,16 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hotwired import __version__
 from hotwired.run_dir import socket_path
 from hotwired.v1 import steering_service_pb2 as pb
-from tests.daemon.harness import Daemon, Fleet, a_file, eventually, refusal_of, refused, upload
+from tests.daemon.harness import (
+    Fleet,
+    a_file,
+    eventually,
+    failed_start,
+    refusal_of,
+    refused,
+    upload,
+)
 from tests.daemon.harness import fleet as make_fleet
-
-
-def failed_start(daemon: Daemon, *options: str) -> str:
-    """Returns what a daemon says that must not start."""
-    process = daemon.spawn(*options)
-    _, errors = process.communicate(timeout=20)
-    assert process.returncode == 1
-    return errors.decode()
 
 
 def test_killed_and_started_again(fleet: Fleet) -> None:
@@ -262,10 +262,11 @@ def test_a_stale_socket_is_replaced_and_anything_else_is_not(fleet: Fleet) -> No
 
 
 def test_places_are_private(fleet: Fleet) -> None:
-    """Socket 0600, directories 0700; a directory that others can write to is refused."""
+    """Socket 0660 in 0750, the state 0700; a directory that others can come into is refused."""
     daemon = fleet.daemon()
-    assert daemon.socket.stat().st_mode & 0o777 == 0o600
-    for directory in (daemon.run_dir, daemon.state_dir, daemon.state_dir / "blobs"):
+    assert daemon.socket.stat().st_mode & 0o777 == 0o660
+    assert daemon.run_dir.stat().st_mode & 0o777 == 0o750
+    for directory in (daemon.state_dir, daemon.state_dir / "blobs"):
         assert directory.stat().st_mode & 0o777 == 0o700
     daemon.stop()
     daemon.run_dir.chmod(0o777)
