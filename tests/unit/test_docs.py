@@ -14,6 +14,7 @@ from hotwire_plugin.spec import MAX_ENTRIES, MAX_LAYERS_NAMED, MAX_SPEC_BYTES
 from hotwire_plugin.spec_entry import _KEYS, _OWN_KEYS
 from hotwire_plugin.spec_where import MAX_RANGES
 from hotwirectl.norms.commands import norms
+from hotwirectl.settings import global_options
 from hotwired.config import Quotas, Rates
 from hotwired.roles import LEAST
 
@@ -60,7 +61,7 @@ def test_the_dose_table_is_the_committed_result() -> None:
 def test_the_norms_commands_are_described() -> None:
     """Each with each of its flags."""
     text = (ROOT / "docs" / "hotwirectl.md").read_text()
-    common = {"--server", "--timeout", "--output", "-o"}
+    common = {opt for p in global_options(from_environment=False) for opt in p.opts}
     for name, command in norms.commands.items():
         assert f"`norms {name} " in text
         flags = {option for p in command.params for option in p.opts if option.startswith("-")}
