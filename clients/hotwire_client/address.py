@@ -43,7 +43,7 @@ def target_of(server: str) -> str:
     match = _HOST_PORT.fullmatch(server.removeprefix(TLS))
     if match is None or not 0 < int(match["port"]) < 65536:
         raise ValueError(
-            f"{server!r} is no server address: give unix:PATH, tls://HOST:PORT or HOST:PORT"
+            f"{server!r} is no server address: give unix:PATH or HOST:PORT, for TLS tls://HOST:PORT"
         )
     return f"dns:///{match[0]}"
 

@@ -101,7 +101,8 @@ class Endpoint:
                 raise self.unreachable(error) from error
             time.sleep(_PAUSE)
         self.connected = True
-        return True
+        # A failed handshake must be told of, and a call that waits would be late instead.
+        return not self.destination.is_tls
 
     def _try(self, seconds: float) -> OSError | None:
         try:

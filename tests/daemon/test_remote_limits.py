@@ -19,9 +19,9 @@ from tests.daemon.test_remote import reflected
 MIB = 1 << 20
 LIMITS = """
 [rates]
-writes_per_second = 0.5
+writes_per_second = 0.01
 write_burst = 4
-reads_per_second = 0.5
+reads_per_second = 0.01
 read_burst = 3
 [quotas]
 vectors = 1
@@ -51,7 +51,7 @@ def test_rates_quotas_and_what_is_exempt(remote: Remote) -> None:
         limited = refused(lambda: stub.GetPolicy(get, timeout=5))
         assert (limited.code, limited.reason) == ("RESOURCE_EXHAUSTED", "RATE_LIMITED")
         assert limited.metadata["kind"] == "read"
-        assert 0 < limited.retry_seconds <= 2
+        assert 0 < limited.retry_seconds <= 100
         viewer.GetPolicy(get, timeout=5)
 
         assert register(stub, "joy").vector.owner == "admin-caller"
