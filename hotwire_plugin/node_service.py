@@ -282,7 +282,7 @@ class NodeServer:
         self._path = socket_path
         self._inode = 0
         pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="hotwire-node")
-        self._server = grpc.server(pool, interceptors=(_Decoding(),), options=_OPTIONS)
+        self._server = grpc.server(pool, interceptors=[_Decoding()], options=_OPTIONS)
         node_pb2_grpc.add_NodeServiceServicer_to_server(NodeService(node), self._server)
 
     def start(self) -> None:

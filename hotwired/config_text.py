@@ -19,11 +19,7 @@ _CALLERS_HEAD = """\
 # Who may call over TCP: a table each. The name is what audit records carry. Any other caller is
 # refused, whoever signed its certificate. docs/security.md says what each role may do.
 """
-_CALLER = {
-    "role": "operator",
-    "sans": ("spiffe://example.org/ci", "ci.example.org"),
-    "token_sha256": (),
-}
+_CALLER = Caller("operator", ("spiffe://example.org/ci", "ci.example.org"))
 
 
 def sample() -> str:
@@ -32,7 +28,7 @@ def sample() -> str:
     config = Config()
     for name, section in SECTIONS.items():
         parts.append("\n".join(_sampled(name, section, getattr(config, name))))
-    lines = [f"# {line}".rstrip() for line in _sampled("callers.ci", Caller, Caller(**_CALLER))[1:]]
+    lines = [f"# {line}".rstrip() for line in _sampled("callers.ci", Caller, _CALLER)[1:]]
     parts.append(_CALLERS_HEAD + "#\n" + "\n".join(lines))
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 

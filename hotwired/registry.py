@@ -224,9 +224,13 @@ def _write(db: sqlite3.Connection, change: Change) -> None:
             audit.vector,
             audit.old,
             audit.new,
-            json.dumps({**audit.detail, "caller": audit.caller}, sort_keys=True),
+            json.dumps(_detail(audit), sort_keys=True),
         ),
     )
+
+
+def _detail(audit: Audit) -> dict[str, str]:
+    return {**audit.detail, "caller": audit.caller} if audit.caller else dict(audit.detail)
 
 
 def translated(exc: Exception, path: Path) -> HotwireError:

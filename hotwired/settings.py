@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 _T = TypeVar("_T")
+_N = TypeVar("_N", int, float)
 
 _SIZE = re.compile(r"(\d+) ?(B|KiB|MiB|GiB|TiB)")
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -41,7 +42,7 @@ _KEY = "setting"
 
 def setting(kind: Kind[_T], default: _T, text: str) -> _T:
     """Returns a dataclass's field for a setting. text: what it does, in whole sentences."""
-    return cast(_T, field(default=default, metadata={_KEY: About(kind, text)}))
+    return field(default=default, metadata={_KEY: About(kind, text)})
 
 
 def about(metadata: Any) -> About:
@@ -58,7 +59,7 @@ def whole(low: int, high: int) -> Kind[int]:
     """A whole number, both ends included."""
 
     def read(value: object) -> int:
-        return _within(_number(int, value), low, high)
+        return _within(_whole(value), low, high)
 
     return Kind(f"a whole number from {low} to {high}", read, str)
 
@@ -67,7 +68,7 @@ def number(low: float, high: float) -> Kind[float]:
     """A number, both ends included."""
 
     def read(value: object) -> float:
-        return _within(float(_number((int, float), value)), low, high)
+        return _within(_real(value), low, high)
 
     return Kind(f"a number from {low:.10g} to {high:.10g}", read, repr)
 
@@ -80,7 +81,7 @@ def size(low: int, high: int) -> Kind[int]:
             if (match := _SIZE.fullmatch(value)) is None:
                 raise ValueError
             value = int(match[1]) * _UNITS[match[2]]
-        return _within(_number(int, value), low, high)
+        return _within(_whole(value), low, high)
 
     def write(value: int) -> str:
         return quoted(shown_size(value)) if value else "0"
@@ -93,9 +94,9 @@ def choice(*words: str) -> Kind[str]:
     """One of some words."""
 
     def read(value: object) -> str:
-        if value not in words:
+        if not isinstance(value, str) or value not in words:
             raise ValueError
-        return cast(str, value)
+        return value
 
     return Kind("one of " + ", ".join(map(quoted, words)), read, quoted)
 
@@ -171,14 +172,18 @@ def _of(wanted: type[_T], value: object) -> Any:
     return value
 
 
-def _number(wanted: Any, value: object) -> Any:
+def _whole(value: object) -> int:
     # TOML's true is Python's 1.
-    if isinstance(value, bool) or not isinstance(value, wanted):
+    if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError  # noqa: TRY004 -- as above
     return value
 
 
-def _within(value: Any, low: float, high: float) -> Any:
+def _real(value: object) -> float:
+    return value if isinstance(value, float) else float(_whole(value))
+
+
+def _within(value: _N, low: float, high: float) -> _N:
     if not math.isfinite(value) or not low <= value <= high:
         raise ValueError
     return value

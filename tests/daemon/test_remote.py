@@ -18,7 +18,7 @@ from tests.daemon.harness import Fleet, a_file, eventually, refusal_of, refused,
 from tests.daemon.remote import ROLES, Remote, bearer, made, token_of
 from tests.support.certificates import Authority
 
-METHODS = pb.DESCRIPTOR.services_by_name["SteeringService"].methods
+METHODS = list(pb.DESCRIPTOR.services_by_name["SteeringService"].methods)
 # What the issue promises, said here a second time.
 LEAST = {
     "RegisterVector": "operator",
