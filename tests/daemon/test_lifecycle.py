@@ -273,6 +273,37 @@ def test_places_are_private(fleet: Fleet) -> None:
     assert "DIRECTORY_UNSAFE" in failed_start(daemon)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other users")
+def test_the_group_may_connect_and_nobody_else(fleet: Fleet) -> None:
+    """To the socket in a common run directory, as docs/security.md has it made."""
+    fleet.root.chmod(0o755)
+    run_dir = fleet.root / "run"
+    run_dir.mkdir()
+    os.chown(run_dir, 2001, 3000)
+    run_dir.chmod(0o3770)
+    daemon = fleet.daemon()
+    found = daemon.socket.stat()
+    assert (found.st_mode & 0o777, found.st_gid) == (0o660, 3000)
+    assert connects(daemon.socket, 2002, 3000)
+    assert not connects(daemon.socket, 2003, 4000)
+    assert not connects(daemon.socket, 2003, 0)
+
+
+def connects(path: Path, user: int, group: int) -> bool:
+    """Whether a process of another user, with one group, can connect to a socket."""
+    if (child := os.fork()) == 0:
+        ending = 1
+        try:
+            os.setgroups([])
+            os.setgid(group)
+            os.setuid(user)
+            socket.socket(socket.AF_UNIX).connect(str(path))
+            ending = 0
+        finally:
+            os._exit(ending)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_a_socket_path_too_long_is_named(fleet: Fleet) -> None:
     """Before anything is made."""
     daemon = fleet.daemon(start=False)
