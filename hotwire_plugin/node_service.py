@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 
 from hotwire_plugin.blobs import BlobStore
 from hotwire_plugin.snapshot import SnapshotHolder, snapshot_from_proto
+from hotwired.decoding import TRANSPORT_FACTOR, checked, undecoded
 from hotwired.errors import (
     DETAILS_KEY,
     BootIdMismatch,
@@ -36,11 +37,11 @@ from hotwired.errors import (
 )
 from hotwired.node.v1 import node_pb2, node_pb2_grpc
 from hotwired.run_dir import (
-    check_socket_mode,
+    check_socket,
     check_socket_path,
     clear_stale,
-    make_private_parents,
-    private_umask,
+    make_socket_folders,
+    socket_umask,
     target_of,
 )
 from hotwired.v1 import node_pb2 as public_pb2
@@ -56,7 +57,7 @@ _ROLES = {
     "worker": public_pb2.NODE_ROLE_WORKER,
 }
 _OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_receive_message_length", TRANSPORT_FACTOR * MAX_MESSAGE),
     ("grpc.max_send_message_length", MAX_MESSAGE),
 )
 
@@ -114,7 +115,7 @@ def _rpc(method: _Method[_Request, _Response]) -> _Method[_Request, _Response]:
     @functools.wraps(method)
     def wrapped(self: "NodeService", request: _Request, context: grpc.ServicerContext) -> _Response:
         try:
-            return method(self, request, context)
+            return method(self, checked(request), context)
         except grpc.RpcError:
             raise  # the caller went away in the middle of its messages
         except Exception as exc:
@@ -170,10 +171,11 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         blobs = self._writable_blobs()
         if self._node.disarmed_reason:
             raise NodeDisarmed(self._node.disarmed_reason)
-        header = _header(request_iterator, blobs.max_bytes)
+        messages = map(checked, request_iterator)
+        header = _header(messages, blobs.max_bytes)
         held = blobs.holds(header.revision) or blobs.stage(
             header.revision,
-            _body(request_iterator, header.size_bytes),
+            _body(messages, header.size_bytes),
             validate_only=header.validate_only,
         )
         return node_pb2.StageResponse(revision=header.revision, already_held=held)
@@ -262,14 +264,25 @@ def _body(messages: Iterator[node_pb2.StageRequest], size: int) -> bytes:
     return bytes(body)
 
 
+class _Decoding(grpc.ServerInterceptor):
+    """Lets methods refuse what is no message, or too large a one, with a reason."""
+
+    def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+        handler = continuation(handler_call_details)
+        if handler is None:
+            return None
+        decode = undecoded(handler.request_deserializer, MAX_MESSAGE)
+        return handler._replace(request_deserializer=decode)
+
+
 class NodeServer:
-    """The server of one node on one Unix socket, mode 0600 in a directory of mode 0700."""
+    """The server of one node on one Unix socket, mode 0660 in a directory of mode 0750."""
 
     def __init__(self, node: Node, socket_path: Path) -> None:
         self._path = socket_path
         self._inode = 0
         pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="hotwire-node")
-        self._server = grpc.server(pool, options=_OPTIONS)
+        self._server = grpc.server(pool, interceptors=[_Decoding()], options=_OPTIONS)
         node_pb2_grpc.add_NodeServiceServicer_to_server(NodeService(node), self._server)
 
     def start(self) -> None:
@@ -278,11 +291,11 @@ class NodeServer:
         A socket that nobody listens on is replaced; a live one or anything else is not.
         """
         check_socket_path(self._path)
-        make_private_parents(self._path)
+        make_socket_folders(self._path)
         clear_stale(self._path)
-        with private_umask():
+        with socket_umask():
             self._server.add_insecure_port(target_of(self._path))
-        check_socket_mode(self._path)
+        check_socket(self._path)
         self._inode = self._path.lstat().st_ino
         self._server.start()
 

@@ -1,5 +1,6 @@
 """The details of a status, cut to what travels in HTTP/2 trailers, of which gRPC takes 8 KiB."""
 
+import math
 from typing import Any
 
 from google.protobuf import any_pb2
@@ -19,6 +20,13 @@ def bad_request(violations: tuple[tuple[str, str], ...]) -> error_details_pb2.Ba
             for field, description in violations[:_MAX_VIOLATIONS]
         ]
     )
+
+
+def retry_info(seconds: float) -> error_details_pb2.RetryInfo:
+    """Returns the detail that says when to try again."""
+    detail = error_details_pb2.RetryInfo()
+    detail.retry_delay.FromMilliseconds(math.ceil(seconds * 1000))
+    return detail
 
 
 def packed(message: Any) -> any_pb2.Any:

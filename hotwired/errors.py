@@ -17,6 +17,10 @@ HotwireError
 │   ├── PageInvalid
 │   ├── IntervalInvalid
 │   └── RequestInvalid
+├── NotIdentified            UNAUTHENTICATED: who calls is not known
+│   ├── CallerUnknown
+│   └── TokenInvalid
+├── RoleTooLow               PERMISSION_DENIED
 ├── VectorNotFound           NOT_FOUND
 ├── ReceiptNotFound          NOT_FOUND
 ├── CanaryNotFound           NOT_FOUND
@@ -27,7 +31,10 @@ HotwireError
 │   └── BootIdMismatch
 ├── Exhausted                RESOURCE_EXHAUSTED
 │   ├── VectorTooLarge
+│   ├── MessageTooLarge
 │   ├── UploadsBusy
+│   ├── RateLimited
+│   ├── QuotaExceeded
 │   └── StoreFull
 ├── TimedOut                 DEADLINE_EXCEEDED
 │   ├── UploadStalled
@@ -42,6 +49,9 @@ HotwireError
 │   ├── StoreUnavailable
 │   └── ShuttingDown
 ├── StartRefused             FAILED_PRECONDITION: the process does not start
+│   ├── ConfigInvalid
+│   ├── CertificateInvalid
+│   ├── ListenRefused
 │   ├── DaemonLocked
 │   ├── StoreTooNew
 │   ├── SocketInvalid
@@ -60,7 +70,7 @@ from typing import ClassVar
 import grpc
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
-from hotwired.error_details import VALUE_LIMIT, bad_request, packed
+from hotwired.error_details import VALUE_LIMIT, bad_request, packed, retry_info
 
 DOMAIN = "hotwired"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -72,7 +82,8 @@ class HotwireError(Exception):
     """A failure with a gRPC code and a reason, which is its class's name in UPPER_SNAKE_CASE.
 
     message: one sentence for people. metadata: every dynamic part of it, for programs.
-    violations: (field, description) of each bad field of the request.
+    violations: (field, description) of each bad field of the request. retry_seconds: when to try
+    again, if that is known.
     """
 
     code: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
@@ -87,11 +98,13 @@ class HotwireError(Exception):
         *,
         metadata: Mapping[str, str] | None = None,
         violations: tuple[tuple[str, str], ...] = (),
+        retry_seconds: float | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.metadata = dict(metadata or {})
         self.violations = violations
+        self.retry_seconds = retry_seconds
 
 
 class InvalidInput(HotwireError):
@@ -160,6 +173,26 @@ class RequestInvalid(InvalidInput):
     """The message can't be decoded."""
 
 
+class NotIdentified(HotwireError):
+    """Nobody that the configuration knows calls."""
+
+    code = grpc.StatusCode.UNAUTHENTICATED
+
+
+class CallerUnknown(NotIdentified):
+    """No caller has a name of the certificate, and no token came."""
+
+
+class TokenInvalid(NotIdentified):
+    """No caller has the token, or what came is none."""
+
+
+class RoleTooLow(HotwireError):
+    """The caller's role does not allow the call."""
+
+    code = grpc.StatusCode.PERMISSION_DENIED
+
+
 class VectorNotFound(HotwireError):
     """No vector has this name."""
 
@@ -208,6 +241,18 @@ class Exhausted(HotwireError):
 
 class VectorTooLarge(Exhausted):
     """The vector is over the size limit, or over the memory set aside for vectors."""
+
+
+class MessageTooLarge(Exhausted):
+    """A message is over the size limit of messages."""
+
+
+class RateLimited(Exhausted):
+    """The caller calls more often than it may."""
+
+
+class QuotaExceeded(Exhausted):
+    """The caller has uploaded, or owns, as much as it may."""
 
 
 class UploadsBusy(Exhausted):
@@ -278,6 +323,18 @@ class StartRefused(HotwireError):
     code = grpc.StatusCode.FAILED_PRECONDITION
 
 
+class ConfigInvalid(StartRefused):
+    """The configuration can't be read, or settings of it are not allowed; violations has each."""
+
+
+class CertificateInvalid(StartRefused):
+    """A certificate, its key or an authority can't be read, or they don't belong together."""
+
+
+class ListenRefused(StartRefused):
+    """The system gives us no port at the address."""
+
+
 class DaemonLocked(StartRefused):
     """Another daemon uses this socket or this state."""
 
@@ -339,7 +396,8 @@ def known(exc: BaseException) -> HotwireError:
 
 
 def to_status(exc: BaseException) -> status_pb2.Status:
-    """Returns the google.rpc.Status of an exception: ErrorInfo, and BadRequest if fields are bad.
+    """Returns the google.rpc.Status of an exception: ErrorInfo, BadRequest if fields are bad, and
+    RetryInfo if it is known when to try again.
 
     The one place of mapping: what is not ours becomes INTERNAL, never UNKNOWN.
     """
@@ -349,6 +407,8 @@ def to_status(exc: BaseException) -> status_pb2.Status:
     details = [packed(info)]
     if error.violations:
         details.append(packed(bad_request(error.violations)))
+    if error.retry_seconds is not None:
+        details.append(packed(retry_info(error.retry_seconds)))
     return status_pb2.Status(
         code=error.code.value[0], message=error.message[:_MESSAGE_LIMIT], details=details
     )

@@ -1,6 +1,7 @@
 """The nodes there are: found by their sockets, grouped by what they say of themselves."""
 
 import asyncio
+import contextlib
 import os
 import stat
 import time
@@ -136,12 +137,13 @@ class Fleet:
     def _is_stale(self, link: NodeLink) -> bool:
         if not link.failures or not self._is_dead(link):
             return False
-        get().info("stale socket removed", node=link.name, path=str(link.path))
         try:
             link.path.unlink(missing_ok=True)
+        except PermissionError:
+            return False  # another user's, of a common group: it stays until that user's is back
+        get().info("stale socket removed", node=link.name, path=str(link.path))
+        with contextlib.suppress(OSError):  # other sockets are still in it
             link.path.parent.rmdir()
-        except OSError:
-            pass  # other sockets are still in it
         return True
 
     def _is_dead(self, link: NodeLink) -> bool:

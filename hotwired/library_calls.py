@@ -7,22 +7,23 @@ from typing import Any
 import grpc
 
 from hotwired.decoding import Undecodable, undecoded
-from hotwired.errors import RequestInvalid
 from hotwired.rpc import Context, refuse
 
 
 class LibraryCalls(grpc.aio.ServerInterceptor):
     """Stands before the methods of services that come with gRPC."""
 
-    def __init__(self, own_service: str) -> None:
+    def __init__(self, own_service: str, limit: int) -> None:
         self._own = f"/{own_service}/"
+        self._limit = limit
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         """Lets what the method gets be decoded here, and refused here if it can't be."""
         handler = await continuation(handler_call_details)
         if handler is None or handler_call_details.method.startswith(self._own):
             return handler
-        handler = handler._replace(request_deserializer=undecoded(handler.request_deserializer))
+        decode = undecoded(handler.request_deserializer, self._limit)
+        handler = handler._replace(request_deserializer=decode)
         if handler.unary_unary:
             return handler._replace(unary_unary=_one(handler.unary_unary))
         if handler.unary_stream:
@@ -55,7 +56,7 @@ def _many(
 
 async def _message(request: Any, context: Context) -> Any:
     if isinstance(request, Undecodable):
-        await refuse(context, RequestInvalid(request.problem))
+        await refuse(context, request.error)
     return request
 
 

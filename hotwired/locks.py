@@ -8,7 +8,13 @@ from pathlib import Path
 
 from hotwired.config import Config
 from hotwired.errors import DaemonLocked
-from hotwired.run_dir import check_socket_path, clear_stale, make_private, make_private_parents
+from hotwired.run_dir import (
+    check_socket_path,
+    clear_stale,
+    make_private,
+    make_shared,
+    make_socket_folders,
+)
 
 
 @contextmanager
@@ -19,8 +25,8 @@ def claimed(config: Config) -> Iterator[None]:
     """
     check_socket_path(config.socket)
     make_private(config.state_dir)
-    make_private(config.run_dir)
-    make_private_parents(config.socket)
+    make_shared(config.run_dir, inherits=True)
+    make_socket_folders(config.socket)
     with ExitStack() as stack:
         stack.enter_context(_locked(config.state_dir / "lock"))
         # Two daemons with the same nodes would undo each other's snapshots for ever.

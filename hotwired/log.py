@@ -1,7 +1,7 @@
 """The daemon's log: JSON lines on stdout, or for people if stdout is a terminal.
 
 Keys: event, level, timestamp (ISO-8601, UTC). Of an RPC: method, code, reason, duration_ms, peer,
-vector, generation. Of a node: node. Never a vector's bytes, never a request's text.
+caller, vector, generation. Of a node: node. Never a vector's bytes, never a request's text.
 """
 
 import contextlib

@@ -1,19 +1,20 @@
-"""The command `hotwired`: flags over HOTWIRED_* variables over defaults."""
+"""The command `hotwired`: flags over HOTWIRED_* variables over the file over defaults."""
 
 import asyncio
+import contextlib
 import platform
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import grpc
 
-from hotwired import __version__, log, run_dir
-from hotwired.config import Config, Limits, default_state_dir
-from hotwired.errors import HotwireError
+from hotwired import __version__, config_text, log
+from hotwired.errors import ConfigInvalid, HotwireError
+from hotwired.options import config_option, in_force, setting_options
 from hotwired.server import serve as run_daemon
-
-MIB = 1 << 20
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -22,71 +23,18 @@ def main() -> None:
 
 
 @main.command()
-@click.option(
-    "--run-dir",
-    envvar="HOTWIRED_RUN_DIR",
-    type=click.Path(path_type=Path),
-    help="Where vLLM's processes put their sockets.  "
-    "[default: $HOTWIRE_RUN_DIR, else $XDG_RUNTIME_DIR/hotwire, else /tmp/hotwire-<uid>]",
-)
-@click.option(
-    "--state-dir",
-    envvar="HOTWIRED_STATE_DIR",
-    type=click.Path(path_type=Path),
-    help="Where registry and vectors are kept.  "
-    "[default: $XDG_STATE_HOME/hotwired, else ~/.local/state/hotwired]",
-)
-@click.option(
-    "--listen",
-    envvar="HOTWIRED_LISTEN",
-    help="Where to listen, unix:PATH.  [default: unix:<run dir>/hotwired.sock]",
-)
-@click.option(
-    "--log-level",
-    envvar="HOTWIRED_LOG_LEVEL",
-    type=click.Choice(log.LEVELS, case_sensitive=False),
-    default="info",
-    show_default=True,
-    help="The least level that is logged.",
-)
-@click.option(
-    "--max-vector-mib",
-    envvar="HOTWIRED_MAX_VECTOR_MIB",
-    type=click.IntRange(1, 4096),
-    default=256,
-    show_default=True,
-    help="The largest file that may be registered, in MiB.",
-)
-@click.option(
-    "--upload-stall-seconds",
-    envvar="HOTWIRED_UPLOAD_STALL_SECONDS",
-    type=click.FloatRange(0.1, 3600),
-    default=10.0,
-    show_default=True,
-    help="How long the next message of an upload may take.",
-)
-def serve(
-    *,
-    run_dir: Path | None,
-    state_dir: Path | None,
-    listen: str | None,
-    log_level: str,
-    max_vector_mib: int,
-    upload_stall_seconds: float,
-) -> None:
+@config_option
+@setting_options
+def serve(*, config: Path | None, **_flags: Any) -> None:
     """Run the daemon until SIGTERM or SIGINT.
 
     Each option has an environment variable: HOTWIRED_ and its name in upper case.
     """
-    limits = Limits(
-        max_vector_bytes=max_vector_mib * MIB,
-        max_uploads_bytes=2 * max_vector_mib * MIB,
-        stall_seconds=upload_stall_seconds,
-    )
-    config = _config(run_dir, state_dir, listen, log_level, limits)
-    log.configure(log_level)
+    with _explained():
+        found = in_force(config).config
+    log.configure(found.daemon.log_level)
     try:
-        asyncio.run(run_daemon(config))
+        asyncio.run(run_daemon(found))
     except HotwireError as exc:
         log.get().error("not started", reason=exc.reason, error=exc.message)
         click.echo(f"hotwired: {exc.reason}: {exc.message}", err=True)
@@ -97,6 +45,38 @@ def serve(
         sys.exit(1)
 
 
+@main.group("config")
+def config_group() -> None:
+    """Look at the configuration without starting anything."""
+
+
+@config_group.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@setting_options
+def check(*, file: Path, **_flags: Any) -> None:
+    """Print what is in force with a file, and exit with 0; or all its problems, and 2.
+
+    Each setting is followed by where it came from: default, file, a variable or a flag.
+    """
+    with _explained():
+        click.echo(config_text.in_force(in_force(file)), nl=False)
+
+
+@config_group.command()
+@config_option
+@setting_options
+def show(*, config: Path | None, **_flags: Any) -> None:
+    """Print what `hotwired serve` would run with, given the same options and variables."""
+    with _explained():
+        click.echo(config_text.in_force(in_force(config)), nl=False)
+
+
+@config_group.command("sample")
+def sample_command() -> None:
+    """Print a file with every setting, its default, and what it does."""
+    click.echo(config_text.sample(), nl=False)
+
+
 @main.command()
 def version() -> None:
     """Print the versions of hotwired, Python and gRPC."""
@@ -105,22 +85,16 @@ def version() -> None:
     )
 
 
-def _config(
-    run: Path | None, state: Path | None, listen: str | None, log_level: str, limits: Limits
-) -> Config:
-    run = (run or run_dir.run_dir()).absolute()
-    target = listen or f"unix:{run / 'hotwired.sock'}"
-    scheme, _, path = target.partition(":")
-    if scheme != "unix" or not path:
-        raise click.BadParameter(f"{target!r} is not unix:PATH", param_hint="--listen")
-    path = path.removeprefix("//")
-    return Config(
-        run_dir=run,
-        state_dir=(state or default_state_dir()).absolute(),
-        socket=Path(path).absolute(),
-        log_level=log_level,
-        limits=limits,
-    )
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Ends the process with 2, having said all that is wrong with the configuration."""
+    try:
+        yield
+    except ConfigInvalid as exc:
+        click.echo(f"hotwired: {exc.reason}: {exc.message}", err=True)
+        for key, problem in exc.violations:
+            click.echo(f"  {key}: {problem}", err=True)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

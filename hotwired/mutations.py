@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from hotwired import expiry, names, policy, vectors
-from hotwired.errors import MutationTimeout, shown
+from hotwired import audits, expiry, names, policy, vectors
+from hotwired.errors import MutationTimeout, QuotaExceeded
 from hotwired.fleet import Fleet
 from hotwired.log import get
 from hotwired.node_link import NodeLink
@@ -70,10 +70,10 @@ class Mutations:
         """Registers a vector.
 
         Raises VectorShapeMismatch, VectorNotFinite, VectorNotFound, CanaryInvalid,
-        ExpireTimeInvalid, NodeRejected, MutationTimeout, StoreFull or StoreUnavailable; nothing is
-        changed then.
+        ExpireTimeInvalid, QuotaExceeded, NodeRejected, MutationTimeout, StoreFull or
+        StoreUnavailable; nothing is changed then.
         """
-        upload = self._for_name(upload)
+        upload = self._for_name(upload, caller)
         links = targets(upload, self._fleet)
         revision = upload.vector.revision
         with self._store.pended(revision):
@@ -183,17 +183,33 @@ class Mutations:
         entry = self._store.desired.entries.get(name)
         return entry.vector if entry is not None else None
 
-    def _for_name(self, upload: Upload) -> Upload:
+    def _for_name(self, upload: Upload, caller: Caller) -> Upload:
         """Returns an upload as its name can have it, as of now.
 
-        Raises VectorNotFound, CanaryInvalid, VectorShapeMismatch or ExpireTimeInvalid.
+        Raises VectorNotFound, CanaryInvalid, VectorShapeMismatch, ExpireTimeInvalid or
+        QuotaExceeded.
         """
         if upload.canary_percent is not None:
             upload = vectors.for_name(upload, self._existing(upload.vector.name))
         current = self._current(upload.vector.name)
         if current is not None and upload.expire_time is None:
             expiry.check_ahead(current, time.time())
+        if current is None:
+            self._check_quota(caller)
         return upload
+
+    def _check_quota(self, caller: Caller) -> None:
+        """Raises QuotaExceeded if a caller owns as many names as it may."""
+        owned = sum(e.vector.owner == caller.name for e in self._store.desired.entries.values())
+        if caller.max_vectors and owned >= caller.max_vectors:
+            raise QuotaExceeded(
+                f"{caller.name} has {owned} vectors, as many as it may",
+                metadata={
+                    "caller": caller.name,
+                    "quota": "vectors",
+                    "limit": str(caller.max_vectors),
+                },
+            )
 
     def _existing(self, name: str) -> vector_pb2.Vector:
         if (vector := self._current(name)) is None:
@@ -222,9 +238,9 @@ class Mutations:
 
     async def _register(self, upload: Upload, caller: Caller) -> tuple[vector_pb2.Vector, bool]:
         # The name may be another than it was when the upload was checked.
-        upload, generation = self._for_name(upload), self._store.desired.generation + 1
+        upload, generation = self._for_name(upload, caller), self._store.desired.generation + 1
         current, revision = self._current(upload.vector.name), upload.vector.revision
-        vector = vectors.registered(upload, current, generation, time.time())
+        vector = vectors.registered(upload, current, generation, time.time(), caller.name)
         unchanged = vector == current
         if upload.validate_only:
             return vector, unchanged
@@ -232,7 +248,8 @@ class Mutations:
             # It may have been found damaged: this puts it back.
             await self._store.write_blob(revision, upload.canonical)
         else:
-            change = Change(generation, _registration(upload, vector, current, caller), put=vector)
+            audit = audits.registration(upload, vector, current, caller)
+            change = Change(generation, audit, put=vector)
             await self._apply(change, (revision, upload.canonical))
         return vector, unchanged
 
@@ -243,14 +260,7 @@ class Mutations:
         vector = vectors.updated(current, request, generation, time.time())
         unchanged = vector == current
         if not (unchanged or request.validate_only):
-            audit = Audit(
-                "update",
-                caller.peer,
-                vector.name,
-                old=current.revision,
-                new=vector.revision,
-                detail=vectors.detail(vector),
-            )
+            audit = audits.update(vector, current, caller)
             await self._apply(Change(generation, audit, put=vector))
         return vector, unchanged
 
@@ -259,7 +269,7 @@ class Mutations:
         vector = self._existing(request.name)
         if request.revision and request.revision != vector.revision:
             raise vectors.mismatch(vector.name, request.revision, vector.revision)
-        audit = Audit("delete", caller.peer, vector.name, old=vector.revision)
+        audit = audits.deletion(vector, caller)
         await self._apply(Change(desired.generation + 1, audit, delete=vector.name))
         return vector
 
@@ -272,13 +282,7 @@ class Mutations:
         self._check_norms(wanted, desired.policy)
         wanted = policy.stamped(wanted, desired.generation + 1, time.time())
         if not request.validate_only:
-            audit = Audit(
-                "set_policy",
-                caller.peer,
-                old=desired.policy.etag,
-                new=wanted.etag,
-                detail=policy.detail(wanted),
-            )
+            audit = audits.policy_change(desired.policy, wanted, caller)
             await self._apply(Change(desired.generation + 1, audit, policy=wanted))
         return wanted
 
@@ -299,6 +303,7 @@ class Mutations:
             "audit",
             action=audit.action,
             peer=audit.peer,
+            caller=audit.caller,
             vector=audit.vector,
             old=audit.old,
             new=audit.new,
@@ -326,19 +331,3 @@ class Mutations:
         nodes = self.reconciler.outcomes()
         converged = all(is_settled(link, outcome, revision) for link, outcome in nodes)
         return Result(self._store.desired.generation, converged, nodes)
-
-
-def _registration(
-    upload: Upload, vector: vector_pb2.Vector, current: vector_pb2.Vector | None, caller: Caller
-) -> Audit:
-    before, file = current or vector_pb2.Vector(), upload.vector
-    is_canary = upload.canary_percent is not None
-    more = {"model": shown(file.model), "largest_norm": f"{max(file.norms):.6g}"}
-    return Audit(
-        "register_canary" if is_canary else "register",
-        caller.peer,
-        vector.name,
-        old=before.canary.revision if is_canary else before.revision,
-        new=file.revision,
-        detail={**more, **vectors.detail(vector)},
-    )

@@ -51,8 +51,8 @@ class Audit:
     """Who changed what.
 
     action: "register", "register_canary", "update", "delete", "set_policy" or "overtake".
-    peer: the caller, as gRPC names it. vector: its name, if one. old, new: revision or etag before
-    and after. detail: more, for JSON.
+    peer: the caller, as gRPC names it. caller: as the configuration does; stored with the detail.
+    vector: its name, if one. old, new: revision or etag before and after. detail: more, for JSON.
     """
 
     action: str
@@ -61,6 +61,7 @@ class Audit:
     old: str = ""
     new: str = ""
     detail: Mapping[str, str] = field(default_factory=dict)
+    caller: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +224,13 @@ def _write(db: sqlite3.Connection, change: Change) -> None:
             audit.vector,
             audit.old,
             audit.new,
-            json.dumps(dict(audit.detail), sort_keys=True),
+            json.dumps(_detail(audit), sort_keys=True),
         ),
     )
+
+
+def _detail(audit: Audit) -> dict[str, str]:
+    return {**audit.detail, "caller": audit.caller} if audit.caller else dict(audit.detail)
 
 
 def translated(exc: Exception, path: Path) -> HotwireError:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import grpc
 import structlog
 
+from hotwired.accounts import current
 from hotwired.decoding import checked
 from hotwired.errors import DETAILS_KEY, HotwireError, known, to_status
 from hotwired.log import get
@@ -31,7 +32,8 @@ def caller(context: Context, default_seconds: float) -> Caller:
     left: float | None = context.time_remaining()
     if left is None or left > _NO_DEADLINE:
         left = default_seconds
-    return Caller(context.peer(), time.monotonic() + 0.9 * left)
+    account = current()
+    return Caller(context.peer(), time.monotonic() + 0.9 * left, account.name, account.max_vectors)
 
 
 def note(**fields: object) -> None:
@@ -78,7 +80,7 @@ async def _call(method: str, context: Context) -> AsyncIterator[_Call]:
     """Swallows an error into the call it yields, and logs how the RPC ended."""
     started = time.monotonic()
     # Asked for now: of a call that was cancelled, gRPC reads freed memory.
-    peer = context.peer()
+    peer, account = context.peer(), current()
     structlog.contextvars.clear_contextvars()
     call = _Call()
     code, reason = "OK", ""
@@ -103,6 +105,7 @@ async def _call(method: str, context: Context) -> AsyncIterator[_Call]:
             reason=reason,
             duration_ms=duration,
             peer=peer,
+            caller=account.name,
         )
         structlog.contextvars.clear_contextvars()
 

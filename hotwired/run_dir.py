@@ -1,11 +1,11 @@
 """Where sockets are, and what a directory and a socket must be like before they are trusted."""
 
+import contextlib
 import errno
 import os
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -26,7 +26,11 @@ def run_dir() -> Path:
         return Path(chosen)
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         return Path(runtime) / "hotwire"
-    return Path(f"/tmp/hotwire-{os.getuid()}")  # noqa: S108 -- make_private checks its owner
+    return _fallback()
+
+
+def _fallback() -> Path:
+    return Path(f"/tmp/hotwire-{os.getuid()}")  # noqa: S108 -- make_shared checks its owner
 
 
 def socket_path(  # noqa: PLR0917 -- the parts of the name, in its order
@@ -62,19 +66,72 @@ def make_private(directory: Path) -> None:
 
     Raises DirectoryUnsafe if it is no directory, a link, another user's, or writable by others.
     """
-    missing = [parent for parent in (directory, *directory.parents) if not parent.exists()]
-    for parent in reversed(missing):
-        parent.mkdir(mode=0o700, exist_ok=True)
+    _make(directory, 0o700)
+    found = directory.lstat()
+    _check_owned(directory, found)
+    if found.st_mode & 0o022:
+        raise _unsafe(directory, f"has mode {_mode(found)}, so that others can write to it")
+
+
+def make_shared(directory: Path, *, inherits: bool = False) -> None:
+    """Makes a directory for sockets with mode 0750, or checks the one there is.
+
+    Members of its group may come in, others may not. The folder in /tmp, which nobody chose, is
+    made with 0700. inherits: whether it is made common, with mode 3770, if its parent is that: a
+    group's in which each member may add, and remove only its own. Raises DirectoryUnsafe if it is
+    no directory, a link, open to anybody, or, unless it is common, another user's or writable by a
+    group.
+    """
+    _make(directory, _shared_mode(directory, inherits=inherits))
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode):
-        problem = "is not a directory"
-    elif found.st_uid != os.getuid():
-        problem = f"belongs to user {found.st_uid}"
-    elif found.st_mode & 0o022:
-        problem = f"has mode {stat.S_IMODE(found.st_mode):04o}, so that others can write to it"
-    else:
+        raise _unsafe(directory, "is not a directory")
+    if found.st_mode & 0o007:
+        raise _unsafe(directory, f"has mode {_mode(found)}, so that anybody can come in")
+    if _is_common(found):
         return
-    raise DirectoryUnsafe(f"{directory} {problem}", metadata={"path": str(directory)})
+    _check_owned(directory, found)
+    if found.st_mode & 0o020:
+        problem = f"has mode {_mode(found)}; if a group is to write to it, that must be 3770"
+        raise _unsafe(directory, problem)
+
+
+def _shared_mode(directory: Path, *, inherits: bool) -> int:
+    if directory == _fallback():
+        return 0o700
+    above = directory.parent
+    return 0o3770 if inherits and above.exists() and _is_common(above.lstat()) else 0o750
+
+
+def _is_common(found: os.stat_result) -> bool:
+    is_member = os.geteuid() == 0 or found.st_gid in {os.getegid(), *os.getgroups()}
+    if not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o007:
+        return False
+    return is_member and bool(found.st_mode & stat.S_IWGRP and found.st_mode & stat.S_ISVTX)
+
+
+def _make(directory: Path, mode: int) -> None:
+    missing = [parent for parent in (directory, *directory.parents) if not parent.exists()]
+    for parent in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            parent.mkdir(mode=0o700)
+            # Not left to the umask; a group that is handed down from above stays so.
+            parent.chmod(mode | (parent.lstat().st_mode & stat.S_ISGID))
+
+
+def _check_owned(directory: Path, found: os.stat_result) -> None:
+    if not stat.S_ISDIR(found.st_mode):
+        raise _unsafe(directory, "is not a directory")
+    if found.st_uid != os.getuid():
+        raise _unsafe(directory, f"belongs to user {found.st_uid}")
+
+
+def _mode(found: os.stat_result) -> str:
+    return f"{stat.S_IMODE(found.st_mode):04o}"
+
+
+def _unsafe(directory: Path, problem: str) -> DirectoryUnsafe:
+    return DirectoryUnsafe(f"{directory} {problem}", metadata={"path": str(directory)})
 
 
 def target_of(path: Path) -> str:
@@ -114,30 +171,37 @@ def clear_stale(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-@contextmanager
-def private_umask() -> Iterator[None]:
-    """Sets the umask so that a socket bound within has mode 0600. It is the whole process's."""
-    before = os.umask(0o177)
+@contextlib.contextmanager
+def socket_umask() -> Iterator[None]:
+    """Sets the umask so that a socket bound within has mode 0660. It is the whole process's."""
+    before = os.umask(0o117)
     try:
         yield
     finally:
         os.umask(before)
 
 
-def check_socket_mode(path: Path) -> None:
-    """Raises SocketInvalid if others could connect to the socket."""
-    mode = stat.S_IMODE(path.lstat().st_mode)
-    if mode & 0o077:
-        raise SocketInvalid(f"{path} has mode {mode:04o}", metadata={"path": str(path)})
+def check_socket(path: Path) -> None:
+    """Raises SocketInvalid if it is no socket of ours, or open to more than a group."""
+    found = path.lstat()
+    if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid():
+        problem = "is no socket of this process's user"
+    elif found.st_mode & 0o007:
+        problem = f"has mode {_mode(found)}, so that anybody can connect"
+    else:
+        return
+    raise SocketInvalid(f"{path} {problem}", metadata={"path": str(path)})
 
 
-def make_private_parents(socket_path: Path) -> None:
+def make_socket_folders(socket_path: Path) -> None:
     """Makes or checks a socket's folder; for a node's socket also the two above it.
 
     Raises DirectoryUnsafe.
     """
-    folders = [socket_path.parent]
-    if folders[0].parent.name == NODES:
-        folders = [folders[0].parent.parent, folders[0].parent, *folders]
-    for folder in folders:
-        make_private(folder)
+    own = socket_path.parent
+    if own.parent.name != NODES:
+        make_shared(own, inherits=True)
+        return
+    for folder in (own.parent.parent, own.parent):
+        make_shared(folder, inherits=True)
+    make_shared(own)

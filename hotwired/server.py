@@ -6,25 +6,21 @@ import signal
 from collections.abc import AsyncIterator
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
-from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
+from grpc_health.v1 import health, health_pb2  # type: ignore[import-untyped]
 
-from hotwired import __version__
+from hotwired import __version__, listeners
 from hotwired.config import Config
-from hotwired.decoding import Decoding
 from hotwired.fleet import Fleet
-from hotwired.library_calls import LibraryCalls
+from hotwired.listeners import SERVICE, Served
 from hotwired.locks import claimed
 from hotwired.log import get
 from hotwired.mutations import Mutations
 from hotwired.reconcile import Reconciler
-from hotwired.run_dir import check_socket_mode, private_umask, target_of
 from hotwired.services import SteeringService
 from hotwired.store import Store
+from hotwired.tls import Certificates
 from hotwired.v1 import node_pb2 as public_pb2
-from hotwired.v1 import steering_service_pb2, steering_service_pb2_grpc
 
-SERVICE = steering_service_pb2.DESCRIPTOR.services_by_name["SteeringService"].full_name
 NODES_SERVICE = "hotwired.nodes"
 """The health of the fleet: SERVING if there is a node and none is away, disarmed or refusing."""
 
@@ -42,8 +38,7 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 async def serve(config: Config) -> None:
     """Runs the daemon until SIGTERM or SIGINT.
 
-    Raises DaemonLocked, StoreCorrupt, StoreTooNew, StoreUnavailable, SocketInvalid, SocketInUse,
-    DirectoryUnsafe or OSError if it can't start.
+    Raises a StartRefused, StoreCorrupt, StoreUnavailable or OSError if it can't start.
     """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -66,9 +61,10 @@ async def _running(config: Config, store: Store) -> AsyncIterator[None]:
     mutations = Mutations(fleet, store)
     service = SteeringService(fleet, store, mutations, config.limits)
     checks = health.aio.HealthServicer()
-    server = _server(config, service, checks)
+    servers, bound = _servers(config, Served(service, checks))
     tasks = [asyncio.create_task(mutations.reconciler.run())]
-    await server.start()
+    for server in servers:
+        await server.start()
     for name in ("", SERVICE):
         await checks.set(name, _SERVING)
     tasks.append(asyncio.create_task(_watch_nodes(fleet, mutations.reconciler, checks)))
@@ -76,6 +72,7 @@ async def _running(config: Config, store: Store) -> AsyncIterator[None]:
         "serving",
         version=__version__,
         socket=str(config.socket),
+        tcp=bound,
         state_dir=str(config.state_dir),
         run_dir=str(config.run_dir),
         generation=store.desired.generation,
@@ -87,31 +84,24 @@ async def _running(config: Config, store: Store) -> AsyncIterator[None]:
         get().info("stopping")
         await checks.enter_graceful_shutdown()
         service.stop()
-        await server.stop(GRACE_SECONDS)
+        await asyncio.gather(*(server.stop(GRACE_SECONDS) for server in servers))
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await fleet.close()
 
 
-def _server(
-    config: Config, service: SteeringService, checks: health.aio.HealthServicer
-) -> grpc.aio.Server:
-    server = grpc.aio.server(
-        interceptors=(Decoding(SERVICE), LibraryCalls(SERVICE)),
-        options=(
-            ("grpc.max_receive_message_length", config.limits.max_message_bytes),
-            ("grpc.so_reuseport", 0),
-        ),
-    )
-    steering_service_pb2_grpc.add_SteeringServiceServicer_to_server(service, server)
-    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-    names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
-    reflection.enable_server_reflection(names, server)
-    with private_umask():
-        server.add_insecure_port(target_of(config.socket))
-    check_socket_mode(config.socket)
-    return server
+def _servers(config: Config, served: Served) -> tuple[list[grpc.aio.Server], str]:
+    """Returns the servers, bound, and the address that TCP is served at, empty if it is not."""
+    servers = [listeners.on_socket(config, served)]
+    if not config.tcp.listen:
+        return servers, ""
+    certificates = Certificates(config.tcp)
+    tcp, port = listeners.on_tcp(config, served, certificates)
+    # Files that have changed are seen anyway; the signal reads them also if they seem not to have.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificates.look_again)
+    host = config.tcp.listen.rpartition(":")[0]
+    return [*servers, tcp], f"{host}:{port}"
 
 
 async def _watch_nodes(

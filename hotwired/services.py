@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from hotwired import names, receipts
+from hotwired.accounts import current
 from hotwired.config import Limits
 from hotwired.errors import HotwireError, IntervalInvalid, PageInvalid, ShuttingDown
 from hotwired.fleet import Fleet
@@ -54,7 +55,7 @@ class SteeringService(steering_service_pb2_grpc.SteeringServiceServicer):
         self, request_iterator: AsyncIterator[pb.RegisterVectorRequest], context: Context
     ) -> pb.RegisterVectorResponse:
         who = caller(context, self._limits.default_deadline_seconds)
-        upload = await self._uploads.receive(request_iterator)
+        upload = await self._uploads.receive(request_iterator, current().take_upload)
         note(vector=upload.vector.name)
         done = await self._mutations.register(upload, who)
         note(generation=done.result.generation)

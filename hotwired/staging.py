@@ -22,10 +22,16 @@ from hotwired.vector_file import check_fits
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, and until when (monotonic seconds) the answer must be under way."""
+    """Who asks, and until when (monotonic seconds) the answer must be under way.
+
+    peer: as gRPC names it. name: as the configuration does. max_vectors: how many names it may own;
+    0 for any number.
+    """
 
     peer: str
     until: float
+    name: str = ""
+    max_vectors: int = 0
 
     @property
     def seconds_left(self) -> float:

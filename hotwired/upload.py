@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -68,22 +68,28 @@ class Uploads:
         for task in self._receiving:
             task.cancel()
 
-    async def receive(self, messages: AsyncIterator[pb.RegisterVectorRequest]) -> Upload:
+    async def receive(
+        self, messages: AsyncIterator[pb.RegisterVectorRequest], take: Callable[[int], None]
+    ) -> Upload:
         """Returns what a stream uploads.
 
-        Raises NameInvalid, UploadInvalid, UploadStalled, UploadsBusy, VectorTooLarge,
-        SizeMismatch, DigestMismatch or ShuttingDown, or as parse_upload.
+        take: gets the declared bytes before they come, and may refuse them. Raises NameInvalid,
+        UploadInvalid, UploadStalled, UploadsBusy, VectorTooLarge, SizeMismatch, DigestMismatch or
+        ShuttingDown, or as `take` or parse_upload.
         """
         with self._abortable():
             try:
                 async with asyncio.timeout(self._limits.upload_seconds):
-                    return await self._receive(messages)
+                    return await self._receive(messages, take)
             except TimeoutError:
                 seconds = f"{self._limits.upload_seconds:g}"
                 raise UploadStalled(f"the upload took longer than {seconds} s") from None
 
-    async def _receive(self, messages: AsyncIterator[pb.RegisterVectorRequest]) -> Upload:
+    async def _receive(
+        self, messages: AsyncIterator[pb.RegisterVectorRequest], take: Callable[[int], None]
+    ) -> Upload:
         header = await self._header(messages)
+        take(header.size_bytes)
         with self._counted(header.size_bytes):
             data = await self._body(messages, header)
             if len(data) <= _INLINE_BYTES:
@@ -170,7 +176,7 @@ class Uploads:
 
     @contextmanager
     def _counted(self, size: int) -> Iterator[None]:
-        limit = self._limits.max_uploads_bytes
+        limit = self._limits.uploads_bytes
         if self._under_way + size > limit:
             raise UploadsBusy(
                 f"{self._under_way} bytes are being uploaded already; the limit is {limit}",

@@ -56,15 +56,21 @@ def says(current: vector_pb2.Vector | None, upload: Upload) -> bool:
 
 
 def registered(
-    upload: Upload, current: vector_pb2.Vector | None, generation: int, seconds: float
+    upload: Upload,
+    current: vector_pb2.Vector | None,
+    generation: int,
+    seconds: float,
+    owner: str = "",
 ) -> vector_pb2.Vector:
     """Returns the record of a name after a registration; equal to the current one if unchanged.
 
-    generation: the one that the registration makes. seconds: the wall clock's. A canary is for a
-    name that is there. Raises ExpireTimeInvalid if the name's expiry, given or kept, is not ahead.
+    generation: the one that the registration makes. seconds: the wall clock's. owner: who asks; a
+    name that is there stays whose it is, and only such a one gets a canary. Raises
+    ExpireTimeInvalid if the name's expiry, given or kept, is not ahead.
     """
     if upload.canary_percent is None or current is None:
         vector = _pointed(upload.vector, current, generation, seconds)
+        vector.owner = current.owner if current else owner
     else:
         vector = _copy(current)
         vector.canary.CopyFrom(_canary(upload, current.canary, generation, seconds))

@@ -10,6 +10,7 @@ Results are the messages of `hotwired.v1`, re-exported here. Whatever goes wrong
 from hotwire_client.address import default_server, run_dir
 from hotwire_client.aio import AsyncClient
 from hotwire_client.client import Client
+from hotwire_client.destination import Destination
 from hotwire_client.errors import (
     AbortedError,
     AlreadyExistsError,
@@ -61,6 +62,7 @@ __all__ = [
     "DeadlineExceededError",
     "DefaultMode",
     "DeleteVectorResponse",
+    "Destination",
     "DoseMode",
     "EngineStats",
     "FailedPreconditionError",

@@ -12,6 +12,9 @@ RUN_DIR_ENV = "HOTWIRE_RUN_DIR"
 #: The longest path a Unix socket can have on Linux, in bytes.
 MAX_SOCKET_PATH = 107
 
+#: What an address starts with that is reached by TLS.
+TLS = "tls://"
+
 _HOST_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 
 
@@ -30,17 +33,19 @@ def default_server() -> str:
 
 
 def target_of(server: str) -> str:
-    """Returns the gRPC target for `unix:PATH`, an absolute path or `host:port`.
+    """Returns the gRPC target for `unix:PATH`, an absolute path, `tls://host:port` or `host:port`.
 
     Raises:
         ValueError: The address is none of these, or the socket's path is too long.
     """
     if path := socket_path(server):
         return "unix:" + quote(_checked_path(path))
-    match = _HOST_PORT.fullmatch(server)
+    match = _HOST_PORT.fullmatch(server.removeprefix(TLS))
     if match is None or not 0 < int(match["port"]) < 65536:
-        raise ValueError(f"{server!r} is no server address: give unix:PATH or HOST:PORT")
-    return f"dns:///{server}"
+        raise ValueError(
+            f"{server!r} is no server address: give unix:PATH or HOST:PORT, for TLS tls://HOST:PORT"
+        )
+    return f"dns:///{match[0]}"
 
 
 def socket_path(server: str) -> str | None:
@@ -91,7 +96,7 @@ def try_to_connect(server: str, seconds: float) -> None:
             unix.settimeout(seconds)
             unix.connect(path)
         return
-    host, _, port = server.rpartition(":")
+    host, _, port = server.removeprefix(TLS).rpartition(":")
     socket.create_connection((host.strip("[]"), int(port)), seconds).close()
 
 

@@ -11,6 +11,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 
 from hotwire_client import connection, requests
+from hotwire_client.destination import Destination
 from hotwired.v1 import steering_service_pb2 as api
 from hotwired.v1.policy_pb2 import Policy
 from hotwired.v1.stats_pb2 import Stats
@@ -28,13 +29,14 @@ class AsyncClient:
 
     def __init__(
         self,
-        server: str | None = None,
+        server: str | Destination | None = None,
         *,
         timeout: float = connection.DEFAULT_TIMEOUT,
         connect_timeout: float = connection.DEFAULT_CONNECT_TIMEOUT,
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         self._endpoint = connection.Endpoint(server, timeout, connect_timeout)
+        credentials = credentials or self._endpoint.destination.credentials()
         self._channel = (
             grpc.aio.insecure_channel(self._endpoint.target, connection.OPTIONS)
             if credentials is None

@@ -9,6 +9,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 
 from hotwire_client import connection, requests
+from hotwire_client.destination import Destination
 from hotwired.v1 import steering_service_pb2 as api
 from hotwired.v1.policy_pb2 import Policy
 from hotwired.v1.stats_pb2 import Stats
@@ -25,25 +26,29 @@ class Client:
     raises `HotwireError`.
 
     Args:
-        server: `unix:PATH`, an absolute path or `host:port`; by default $HOTWIRE_SERVER, else the
-            daemon's socket in the run directory.
+        server: `unix:PATH`, an absolute path, `tls://host:port` or `host:port`; by default
+            $HOTWIRE_SERVER, else the daemon's socket in the run directory. For TLS, the files are
+            those that $HOTWIRE_CA, $HOTWIRE_CERT, $HOTWIRE_KEY and $HOTWIRE_TOKEN_FILE name; a
+            `Destination` names its own.
         timeout: The seconds a call may take, unless it says otherwise.
         connect_timeout: The seconds to wait for a daemon that does not answer yet.
-        credentials: For TLS; without them the connection is in plain text.
+        credentials: For TLS, in place of the files.
 
     Raises:
-        ValueError: The address or a timeout is malformed.
+        OSError: One of the files can't be read.
+        ValueError: The address, a timeout or the token is malformed, or a key is missing.
     """
 
     def __init__(
         self,
-        server: str | None = None,
+        server: str | Destination | None = None,
         *,
         timeout: float = connection.DEFAULT_TIMEOUT,
         connect_timeout: float = connection.DEFAULT_CONNECT_TIMEOUT,
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         self._endpoint = connection.Endpoint(server, timeout, connect_timeout)
+        credentials = credentials or self._endpoint.destination.credentials()
         self._channel = (
             grpc.insecure_channel(self._endpoint.target, connection.OPTIONS)
             if credentials is None

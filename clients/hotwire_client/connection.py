@@ -7,6 +7,7 @@ from typing import Final
 import grpc
 
 from hotwire_client import address, errors, requests
+from hotwire_client.destination import Destination
 
 DEFAULT_TIMEOUT = 10.0
 
@@ -63,8 +64,13 @@ class Deadline:
 class Endpoint:
     """A daemon's address and the patience to have with it."""
 
-    def __init__(self, server: str | None, timeout: float, connect_timeout: float) -> None:
-        self.server = address.default_server() if server is None else server
+    def __init__(
+        self, server: str | Destination | None, timeout: float, connect_timeout: float
+    ) -> None:
+        self.destination = (
+            server if isinstance(server, Destination) else Destination.from_environment(server)
+        )
+        self.server = self.destination.server
         self.target = address.target_of(self.server)
         self.timeout = requests.checked_seconds(timeout, "timeout")
         self.connect_timeout = requests.checked_seconds(connect_timeout, "connect_timeout")
@@ -95,7 +101,8 @@ class Endpoint:
                 raise self.unreachable(error) from error
             time.sleep(_PAUSE)
         self.connected = True
-        return True
+        # A failed handshake must be told of, and a call that waits would be late instead.
+        return not self.destination.is_tls
 
     def _try(self, seconds: float) -> OSError | None:
         try:
@@ -122,6 +129,15 @@ class Endpoint:
             {"server": self.server},
         )
 
+    def _not_secured(self, error: errors.HotwireError) -> errors.HotwireError:
+        # What connects and is then unavailable has most often refused one of the certificates.
+        return errors.make(
+            grpc.StatusCode.UNAVAILABLE,
+            "TLS_FAILED",
+            f"something listens at {self.server}, but the TLS connection failed: {error.message}",
+            {"server": self.server},
+        )
+
     def late(self, seconds: float) -> errors.HotwireError:
         """Returns the error for an answer that did not come in time."""
         return errors.make(
@@ -137,5 +153,5 @@ class Endpoint:
         if mine.code is grpc.StatusCode.UNAVAILABLE:
             self.connected = False
         if mine.reason == "UNAVAILABLE":
-            return self.unreachable()
+            return self._not_secured(mine) if self.destination.is_tls else self.unreachable()
         return self.late(seconds) if mine.reason == "DEADLINE_EXCEEDED" else mine

@@ -7,21 +7,22 @@
     ├── DeadlineExceededError     DEADLINE_EXCEEDED    UPLOAD_STALLED, DEADLINE_EXCEEDED
     ├── NotFoundError             NOT_FOUND            VECTOR_NOT_FOUND, RECEIPT_NOT_FOUND
     ├── AlreadyExistsError        ALREADY_EXISTS
-    ├── PermissionDeniedError     PERMISSION_DENIED    SOCKET_NOT_TRUSTED
-    ├── ResourceExhaustedError    RESOURCE_EXHAUSTED   VECTOR_TOO_LARGE, STORE_FULL
+    ├── PermissionDeniedError     PERMISSION_DENIED    ROLE_TOO_LOW, SOCKET_NOT_TRUSTED
+    ├── ResourceExhaustedError    RESOURCE_EXHAUSTED   VECTOR_TOO_LARGE, RATE_LIMITED, ...
     ├── FailedPreconditionError   FAILED_PRECONDITION  NODE_REJECTED
     ├── AbortedError              ABORTED              REVISION_MISMATCH, ETAG_MISMATCH
     ├── OutOfRangeError           OUT_OF_RANGE
     ├── UnimplementedError        UNIMPLEMENTED
     ├── InternalError             INTERNAL             INTERNAL
-    ├── UnavailableError          UNAVAILABLE          DAEMON_UNREACHABLE
+    ├── UnavailableError          UNAVAILABLE          DAEMON_UNREACHABLE, TLS_FAILED
     ├── DataLossError             DATA_LOSS
-    └── UnauthenticatedError      UNAUTHENTICATED
+    └── UnauthenticatedError      UNAUTHENTICATED      CALLER_UNKNOWN, TOKEN_INVALID
 
 The reason is the daemon's (google.rpc.ErrorInfo, domain "hotwired"); an error that was not made
 by the daemon has the name of its status as reason, but for those made by this package.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, cast
 
@@ -31,6 +32,7 @@ from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-unty
 
 DOMAIN = "hotwired"
 _DETAILS_KEY = "grpc-status-details-bin"
+_TOO_LARGE = re.compile(r"message larger than max \((\d+) vs\. (\d+)\)")
 
 
 class Violation(NamedTuple):
@@ -49,6 +51,7 @@ class HotwireError(Exception):
         message: The same as one sentence.
         metadata: Every part of the message that varies.
         violations: The fields at fault, if the request was.
+        retry_seconds: When to try again, if the daemon has said so.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class HotwireError(Exception):
         self.message = message
         self.metadata = dict(metadata or {})
         self.violations = violations
+        self.retry_seconds: float | None = None
         super().__init__(code, reason, message, self.metadata, violations)
 
     def __str__(self) -> str:
@@ -169,18 +173,38 @@ def from_rpc_error(error: grpc.RpcError) -> HotwireError:
     """Returns the error that a call of either API has raised, with the daemon's own details."""
     info = error_details_pb2.ErrorInfo()
     bad = error_details_pb2.BadRequest()
+    retry = error_details_pb2.RetryInfo()
     for detail in _status(error).details:
-        for message in (info, bad):
+        for message in (info, bad, retry):
             if detail.Is(message.DESCRIPTOR):
                 detail.Unpack(message)
-    ours = info.domain == DOMAIN
-    return make(
+    if info.domain != DOMAIN:
+        return _of_transport(error)
+    made = make(
         error.code(),
-        info.reason if ours and info.reason else error.code().name,
-        error.details() or error.code().name.lower().replace("_", " "),
-        dict(info.metadata) if ours else None,
+        info.reason or error.code().name,
+        _text(error),
+        dict(info.metadata),
         tuple(Violation(v.field, v.description) for v in bad.field_violations),
     )
+    if retry.HasField("retry_delay"):
+        made.retry_seconds = retry.retry_delay.ToMilliseconds() / 1000
+    return made
+
+
+def _of_transport(error: grpc.RpcError) -> HotwireError:
+    """Returns the error for what gRPC, and not the daemon, refused."""
+    code, text = error.code(), _text(error)
+    # The daemon refuses a message that is somewhat too large itself, with the same reason.
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and (match := _TOO_LARGE.search(text)):
+        size, limit = match.groups()
+        message = f"the message has {size} bytes; the limit of the transport is {limit}"
+        return make(code, "MESSAGE_TOO_LARGE", message, {"bytes": size, "limit": limit})
+    return make(code, code.name, text)
+
+
+def _text(error: grpc.RpcError) -> str:
+    return error.details() or error.code().name.lower().replace("_", " ")
 
 
 def _status(error: grpc.RpcError) -> status_pb2.Status:

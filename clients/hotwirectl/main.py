@@ -23,6 +23,8 @@ _ENVIRONMENT = """\
 \b
 Environment:
   HOTWIRE_SERVER   the daemon's address, as --server
+  HOTWIRE_CA, HOTWIRE_CERT, HOTWIRE_KEY, HOTWIRE_TOKEN_FILE
+                   files, as --ca, --cert, --key, --token-file
   HOTWIRE_TIMEOUT  seconds, as --timeout
   HOTWIRE_OUTPUT   table or json, as --output
   HOTWIRE_RUN_DIR  the directory of the daemon's socket; if unset,

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from hotwire_client import Client
+from hotwire_client import Client, Destination
 from hotwire_client.address import SERVER_ENV, default_server, target_of
 from hotwire_client.connection import DEFAULT_CONNECT_TIMEOUT, DEFAULT_TIMEOUT
+from hotwire_client.destination import CA_ENV, CERT_ENV, KEY_ENV, TOKEN_FILE_ENV
 from hotwirectl.printers import Printer, make_printer
 
 #: A day is the longest that a call may take.
@@ -21,9 +23,15 @@ T = TypeVar("T")
 
 @dataclass
 class Settings:
-    """Where the daemon is, how long a call may take (seconds) and how results are printed."""
+    """Where the daemon is and what is shown to it, how long a call may take (seconds) and how
+    results are printed.
+    """
 
     server: str | None = None
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    token_file: Path | None = None
     timeout: float = DEFAULT_TIMEOUT
     output: str = "table"
 
@@ -31,20 +39,24 @@ class Settings:
         """Returns the address of the daemon."""
         return self.server or default_server()
 
+    def destination(self) -> Destination:
+        """Returns the daemon, and the files that are shown to it."""
+        return Destination(self.address(), self.ca, self.cert, self.key, self.token_file)
+
     def client(self, *, timeout: float | None = None) -> Client:
         """Returns a new client, to be closed by the caller.
 
         Raises:
-            click.UsageError: The address is malformed.
+            click.UsageError: The address is malformed, or a file can't be read.
         """
         seconds = timeout or self.timeout
         try:
             return Client(
-                self.address(),
+                self.destination(),
                 timeout=seconds,
                 connect_timeout=min(seconds, DEFAULT_CONNECT_TIMEOUT),
             )
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             raise click.UsageError(str(error)) from error
 
     def printer(self) -> Printer:
@@ -103,7 +115,30 @@ def global_options(*, from_environment: bool) -> list[click.Parameter]:
             envvar=SERVER_ENV,
             parse=parse_server,
             metavar="ADDRESS",
-            help="The daemon: unix:PATH or HOST:PORT.  [default: its socket in the run directory]",
+            help="The daemon: unix:PATH or tls://HOST:PORT.  "
+            "[default: its socket in the run directory]",
+        ),
+        option(
+            "--ca",
+            envvar=CA_ENV,
+            parse=Path,
+            metavar="FILE",
+            help="Who has signed the daemon's certificate, PEM.  [default: the system's]",
+        ),
+        option(
+            "--cert",
+            envvar=CERT_ENV,
+            parse=Path,
+            metavar="FILE",
+            help="Your certificate, PEM, for TLS.",
+        ),
+        option("--key", envvar=KEY_ENV, parse=Path, metavar="FILE", help="Its private key, PEM."),
+        option(
+            "--token-file",
+            envvar=TOKEN_FILE_ENV,
+            parse=Path,
+            metavar="FILE",
+            help="A bearer token, sent over TLS alone.",
         ),
         option(
             "--timeout",

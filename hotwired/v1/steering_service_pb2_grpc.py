@@ -28,9 +28,19 @@ if _version_not_supported:
 class SteeringServiceStub(object):
     """Steering vectors and policy, kept durably and carried to every node of every vLLM instance.
 
-    Anyone who can open the socket may call every RPC. Each error carries a google.rpc.ErrorInfo
-    with domain "hotwired" and a reason in UPPER_SNAKE_CASE; INVALID_ARGUMENT also carries a
-    google.rpc.BadRequest that names the field.
+    Anyone who can open the Unix socket may call every RPC. Over TCP, which is mutual TLS, each caller
+    has a role: viewer may call what changes nothing; operator also RegisterVector, UpdateVector,
+    DeleteVector, and SetPolicy with the mask "kill_switch"; admin all. A call for a higher role gets
+    PERMISSION_DENIED (ROLE_TOO_LOW), a caller that is not known UNAUTHENTICATED (CALLER_UNKNOWN,
+    TOKEN_INVALID), one that calls too often RESOURCE_EXHAUSTED (RATE_LIMITED).
+
+    Each error carries a google.rpc.ErrorInfo with domain "hotwired" and a reason in
+    UPPER_SNAKE_CASE; INVALID_ARGUMENT also carries a google.rpc.BadRequest that names the field;
+    RATE_LIMITED and QUOTA_EXCEEDED a google.rpc.RetryInfo, if waiting helps.
+
+    A message may have 4 MiB, unless the daemon is configured otherwise. Up to four times that, it is
+    refused with RESOURCE_EXHAUSTED (MESSAGE_TOO_LARGE: metadata "bytes", "limit"); beyond that the
+    transport refuses it with RESOURCE_EXHAUSTED without details.
 
     Besides the errors stated for it, each RPC can return INVALID_ARGUMENT (REQUEST_INVALID: the
     bytes are no message), UNAVAILABLE (SHUTTING_DOWN) and INTERNAL (INTERNAL); each that changes
@@ -104,9 +114,19 @@ class SteeringServiceStub(object):
 class SteeringServiceServicer(object):
     """Steering vectors and policy, kept durably and carried to every node of every vLLM instance.
 
-    Anyone who can open the socket may call every RPC. Each error carries a google.rpc.ErrorInfo
-    with domain "hotwired" and a reason in UPPER_SNAKE_CASE; INVALID_ARGUMENT also carries a
-    google.rpc.BadRequest that names the field.
+    Anyone who can open the Unix socket may call every RPC. Over TCP, which is mutual TLS, each caller
+    has a role: viewer may call what changes nothing; operator also RegisterVector, UpdateVector,
+    DeleteVector, and SetPolicy with the mask "kill_switch"; admin all. A call for a higher role gets
+    PERMISSION_DENIED (ROLE_TOO_LOW), a caller that is not known UNAUTHENTICATED (CALLER_UNKNOWN,
+    TOKEN_INVALID), one that calls too often RESOURCE_EXHAUSTED (RATE_LIMITED).
+
+    Each error carries a google.rpc.ErrorInfo with domain "hotwired" and a reason in
+    UPPER_SNAKE_CASE; INVALID_ARGUMENT also carries a google.rpc.BadRequest that names the field;
+    RATE_LIMITED and QUOTA_EXCEEDED a google.rpc.RetryInfo, if waiting helps.
+
+    A message may have 4 MiB, unless the daemon is configured otherwise. Up to four times that, it is
+    refused with RESOURCE_EXHAUSTED (MESSAGE_TOO_LARGE: metadata "bytes", "limit"); beyond that the
+    transport refuses it with RESOURCE_EXHAUSTED without details.
 
     Besides the errors stated for it, each RPC can return INVALID_ARGUMENT (REQUEST_INVALID: the
     bytes are no message), UNAVAILABLE (SHUTTING_DOWN) and INTERNAL (INTERNAL); each that changes
@@ -121,8 +141,9 @@ class SteeringServiceServicer(object):
 
         Errors: INVALID_ARGUMENT (NAME_INVALID, VECTOR_FORMAT_INVALID, VECTOR_NOT_FINITE,
         VECTOR_SHAPE_MISMATCH, DIGEST_MISMATCH, SIZE_MISMATCH, UPLOAD_INVALID), FAILED_PRECONDITION
-        (NODE_REJECTED: a worker refused it), RESOURCE_EXHAUSTED (VECTOR_TOO_LARGE, UPLOADS_BUSY),
-        DEADLINE_EXCEEDED (UPLOAD_STALLED). After an error nothing is changed anywhere.
+        (NODE_REJECTED: a worker refused it), RESOURCE_EXHAUSTED (VECTOR_TOO_LARGE, UPLOADS_BUSY,
+        QUOTA_EXCEEDED: the caller has uploaded or registered as much as it may), DEADLINE_EXCEEDED
+        (UPLOAD_STALLED). After an error nothing is changed anywhere.
 
         An expiry that is not ahead is refused: INVALID_ARGUMENT (EXPIRE_TIME_INVALID). So is a canary
         with a share out of range, the revision or another shape or model than the name has:
@@ -286,9 +307,19 @@ def add_SteeringServiceServicer_to_server(servicer, server):
 class SteeringService(object):
     """Steering vectors and policy, kept durably and carried to every node of every vLLM instance.
 
-    Anyone who can open the socket may call every RPC. Each error carries a google.rpc.ErrorInfo
-    with domain "hotwired" and a reason in UPPER_SNAKE_CASE; INVALID_ARGUMENT also carries a
-    google.rpc.BadRequest that names the field.
+    Anyone who can open the Unix socket may call every RPC. Over TCP, which is mutual TLS, each caller
+    has a role: viewer may call what changes nothing; operator also RegisterVector, UpdateVector,
+    DeleteVector, and SetPolicy with the mask "kill_switch"; admin all. A call for a higher role gets
+    PERMISSION_DENIED (ROLE_TOO_LOW), a caller that is not known UNAUTHENTICATED (CALLER_UNKNOWN,
+    TOKEN_INVALID), one that calls too often RESOURCE_EXHAUSTED (RATE_LIMITED).
+
+    Each error carries a google.rpc.ErrorInfo with domain "hotwired" and a reason in
+    UPPER_SNAKE_CASE; INVALID_ARGUMENT also carries a google.rpc.BadRequest that names the field;
+    RATE_LIMITED and QUOTA_EXCEEDED a google.rpc.RetryInfo, if waiting helps.
+
+    A message may have 4 MiB, unless the daemon is configured otherwise. Up to four times that, it is
+    refused with RESOURCE_EXHAUSTED (MESSAGE_TOO_LARGE: metadata "bytes", "limit"); beyond that the
+    transport refuses it with RESOURCE_EXHAUSTED without details.
 
     Besides the errors stated for it, each RPC can return INVALID_ARGUMENT (REQUEST_INVALID: the
     bytes are no message), UNAVAILABLE (SHUTTING_DOWN) and INTERNAL (INTERNAL); each that changes

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18hotwired/v1/vector.proto\x12\x0bhotwired.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x03\n\x06Vector\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\r\n\x05model\x18\x03 \x01(\t\x12\x13\n\x0bhidden_size\x18\x04 \x01(\r\x12\x0e\n\x06layers\x18\x05 \x03(\r\x12\x11\n\tany_layer\x18\x06 \x01(\x08\x12\r\n\x05norms\x18\x07 \x03(\x01\x12\x12\n\nsize_bytes\x18\x08 \x01(\x04\x12\x14\n\x0csource_dtype\x18\t \x01(\t\x12\x33\n\x08metadata\x18\n \x03(\x0b\x32!.hotwired.v1.Vector.MetadataEntry\x12/\n\x0b\x63reate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ngeneration\x18\r \x01(\x04\x12\x10\n\x08\x64isabled\x18\x0e \x01(\x08\x12/\n\x0b\x65xpire_time\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x06\x63\x61nary\x18\x10 \x01(\x0b\x32\x13.hotwired.v1.Canary\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x8f\x02\n\x06\x43\x61nary\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x0f\n\x07percent\x18\x02 \x01(\x01\x12\r\n\x05norms\x18\x03 \x03(\x01\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12\x14\n\x0csource_dtype\x18\x05 \x01(\t\x12\x33\n\x08metadata\x18\x06 \x03(\x0b\x32!.hotwired.v1.Canary.MetadataEntry\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ngeneration\x18\x08 \x01(\x04\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18hotwired/v1/vector.proto\x12\x0bhotwired.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfb\x03\n\x06Vector\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\r\n\x05model\x18\x03 \x01(\t\x12\x13\n\x0bhidden_size\x18\x04 \x01(\r\x12\x0e\n\x06layers\x18\x05 \x03(\r\x12\x11\n\tany_layer\x18\x06 \x01(\x08\x12\r\n\x05norms\x18\x07 \x03(\x01\x12\x12\n\nsize_bytes\x18\x08 \x01(\x04\x12\x14\n\x0csource_dtype\x18\t \x01(\t\x12\x33\n\x08metadata\x18\n \x03(\x0b\x32!.hotwired.v1.Vector.MetadataEntry\x12/\n\x0b\x63reate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ngeneration\x18\r \x01(\x04\x12\x10\n\x08\x64isabled\x18\x0e \x01(\x08\x12/\n\x0b\x65xpire_time\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x06\x63\x61nary\x18\x10 \x01(\x0b\x32\x13.hotwired.v1.Canary\x12\r\n\x05owner\x18\x11 \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x8f\x02\n\x06\x43\x61nary\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x0f\n\x07percent\x18\x02 \x01(\x01\x12\r\n\x05norms\x18\x03 \x03(\x01\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12\x14\n\x0csource_dtype\x18\x05 \x01(\t\x12\x33\n\x08metadata\x18\x06 \x03(\x0b\x32!.hotwired.v1.Canary.MetadataEntry\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ngeneration\x18\x08 \x01(\x04\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,11 +37,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CANARY_METADATAENTRY']._loaded_options = None
   _globals['_CANARY_METADATAENTRY']._serialized_options = b'8\001'
   _globals['_VECTOR']._serialized_start=75
-  _globals['_VECTOR']._serialized_end=567
-  _globals['_VECTOR_METADATAENTRY']._serialized_start=520
-  _globals['_VECTOR_METADATAENTRY']._serialized_end=567
-  _globals['_CANARY']._serialized_start=570
-  _globals['_CANARY']._serialized_end=841
-  _globals['_CANARY_METADATAENTRY']._serialized_start=520
-  _globals['_CANARY_METADATAENTRY']._serialized_end=567
+  _globals['_VECTOR']._serialized_end=582
+  _globals['_VECTOR_METADATAENTRY']._serialized_start=535
+  _globals['_VECTOR_METADATAENTRY']._serialized_end=582
+  _globals['_CANARY']._serialized_start=585
+  _globals['_CANARY']._serialized_end=856
+  _globals['_CANARY_METADATAENTRY']._serialized_start=535
+  _globals['_CANARY_METADATAENTRY']._serialized_end=582
 # @@protoc_insertion_point(module_scope)

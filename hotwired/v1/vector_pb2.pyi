@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Vector(_message.Message):
-    __slots__ = ("name", "revision", "model", "hidden_size", "layers", "any_layer", "norms", "size_bytes", "source_dtype", "metadata", "create_time", "update_time", "generation", "disabled", "expire_time", "canary")
+    __slots__ = ("name", "revision", "model", "hidden_size", "layers", "any_layer", "norms", "size_bytes", "source_dtype", "metadata", "create_time", "update_time", "generation", "disabled", "expire_time", "canary", "owner")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +34,7 @@ class Vector(_message.Message):
     DISABLED_FIELD_NUMBER: _ClassVar[int]
     EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
     CANARY_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     name: str
     revision: str
     model: str
@@ -50,7 +51,8 @@ class Vector(_message.Message):
     disabled: bool
     expire_time: _timestamp_pb2.Timestamp
     canary: Canary
-    def __init__(self, name: _Optional[str] = ..., revision: _Optional[str] = ..., model: _Optional[str] = ..., hidden_size: _Optional[int] = ..., layers: _Optional[_Iterable[int]] = ..., any_layer: bool = ..., norms: _Optional[_Iterable[float]] = ..., size_bytes: _Optional[int] = ..., source_dtype: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., generation: _Optional[int] = ..., disabled: bool = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., canary: _Optional[_Union[Canary, _Mapping]] = ...) -> None: ...
+    owner: str
+    def __init__(self, name: _Optional[str] = ..., revision: _Optional[str] = ..., model: _Optional[str] = ..., hidden_size: _Optional[int] = ..., layers: _Optional[_Iterable[int]] = ..., any_layer: bool = ..., norms: _Optional[_Iterable[float]] = ..., size_bytes: _Optional[int] = ..., source_dtype: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., generation: _Optional[int] = ..., disabled: bool = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., canary: _Optional[_Union[Canary, _Mapping]] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class Canary(_message.Message):
     __slots__ = ("revision", "percent", "norms", "size_bytes", "source_dtype", "metadata", "create_time", "generation")

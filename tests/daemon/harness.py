@@ -53,6 +53,7 @@ class Refusal:
     message: str
     metadata: dict[str, str]
     fields: list[str]
+    retry_seconds: float = 0.0
 
 
 def refused(call: Callable[[], Any]) -> Refusal:
@@ -67,11 +68,19 @@ def refusal_of(error: Any) -> Refusal:
     trailers = dict(error.trailing_metadata())
     assert DETAILS_KEY in trailers, f"{error.code()} without details: {error.details()}"
     info, bad = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+    retry = error_details_pb2.RetryInfo()
     for detail in status_pb2.Status.FromString(trailers[DETAILS_KEY]).details:
-        assert detail.Unpack(info) or detail.Unpack(bad)
+        assert detail.Unpack(info) or detail.Unpack(bad) or detail.Unpack(retry)
     assert info.domain == "hotwired"
     fields = [violation.field for violation in bad.field_violations]
-    return Refusal(error.code().name, info.reason, error.details(), dict(info.metadata), fields)
+    return Refusal(
+        error.code().name,
+        info.reason,
+        error.details(),
+        dict(info.metadata),
+        fields,
+        retry.retry_delay.ToMilliseconds() / 1000,
+    )
 
 
 class Daemon:

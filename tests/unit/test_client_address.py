@@ -52,6 +52,8 @@ def test_the_server_variable_goes_before_the_default(monkeypatch: pytest.MonkeyP
         ("localhost:50051", "dns:///localhost:50051"),
         ("10.0.0.1:1", "dns:///10.0.0.1:1"),
         ("[::1]:65535", "dns:///[::1]:65535"),
+        ("tls://localhost:7443", "dns:///localhost:7443"),
+        ("tls://[::1]:7443", "dns:///[::1]:7443"),
     ],
 )
 def test_addresses_become_targets(server: str, target: str) -> None:
@@ -62,7 +64,8 @@ def test_addresses_become_targets(server: str, target: str) -> None:
 @pytest.mark.parametrize(
     "server",
     ["", "unix:", "host", "host:", "host:0", "host:65536", ":80", "http://host:80",
-     "ho st:80", "host:80\n", "unix:/a\0b", "::1:80"],
+     "ho st:80", "host:80\n", "unix:/a\0b", "::1:80",
+     "tls://", "tls://host", "tls://unix:/a", "tls:host:80", "tls://tls://host:80"],
 )  # fmt: skip
 def test_what_is_no_address_is_refused(server: str) -> None:
     """A malformed address is a ValueError at once, not a connection that never comes."""

@@ -105,3 +105,31 @@ def test_errors_survive_pickling() -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is hotwire_client.NotFoundError
     assert vars(copy) == vars(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Received message larger than max (17825792 vs. 16777216)",
+        "SERVER: Received message larger than max (17825792 vs. 16777216)",
+        "CLIENT: Sent message larger than max (17825792 vs. 16777216)",
+    ],
+)
+def test_what_the_transport_finds_too_large_has_the_daemons_reason(text: str) -> None:
+    """gRPC says it in its message alone."""
+    error = errors.from_rpc_error(rpc_error(grpc.StatusCode.RESOURCE_EXHAUSTED, text))
+    assert error.reason == "MESSAGE_TOO_LARGE"
+    assert error.metadata == {"bytes": "17825792", "limit": "16777216"}
+    other = errors.from_rpc_error(rpc_error(grpc.StatusCode.RESOURCE_EXHAUSTED, "no memory"))
+    assert other.reason == "RESOURCE_EXHAUSTED"
+
+
+def test_when_to_try_again_is_read() -> None:
+    """From RetryInfo, in seconds; it survives pickling."""
+    retry = error_details_pb2.RetryInfo()
+    retry.retry_delay.FromMilliseconds(1500)
+    info = error_details_pb2.ErrorInfo(reason="RATE_LIMITED", domain="hotwired")
+    trailer = (("grpc-status-details-bin", details(info, retry, code=8)),)
+    error = errors.from_rpc_error(rpc_error(grpc.StatusCode.RESOURCE_EXHAUSTED, "slow", trailer))
+    assert (error.reason, error.retry_seconds) == ("RATE_LIMITED", 1.5)
+    assert pickle.loads(pickle.dumps(error)).retry_seconds == 1.5

@@ -7,7 +7,7 @@ from typing import Any, cast
 from bench.demo import control_checks, steering_checks
 from bench.demo.api import Answer, Api, RefusedError, Steering
 from bench.demo.control import Control
-from bench.demo.settings import places
+from bench.demo.settings import COMPARED_TOKENS, places
 from bench.demo.stage import UNSTEERED, Check, Stage
 
 Margin = Callable[[float], float]
@@ -34,14 +34,18 @@ class Server:
         half = len(ids) // 2
         return [{i: value * (at < half) for at, i in enumerate(ids)} for _ in prompts]
 
-    def complete(self, prompt: str, steering: Steering = UNSTEERED) -> Answer:
+    def complete(
+        self, prompt: str, steering: Steering = UNSTEERED, tokens: int = COMPARED_TOKENS
+    ) -> Answer:
         """A text that tells prompt and scale."""
         if steering.strict and self.off:
             raise RefusedError("KILL_SWITCH")
         steered = steering.scale is not None and not (self.off and self.obeys_off)
         return Answer(f"{prompt} {steering.scale if steered else 'plain'}", 0)
 
-    def complete_together(self, requests: Sequence[tuple[str, Steering]]) -> list[Answer]:
+    def complete_together(
+        self, requests: Sequence[tuple[str, Steering]], tokens: int = COMPARED_TOKENS
+    ) -> list[Answer]:
         """The same for each, unless it leaks."""
         answers = [self.complete(*request) for request in requests]
         mixed = len({steering for _, steering in requests}) > 1

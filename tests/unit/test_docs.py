@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 
 from hotwire_plugin.admission import REASONS
@@ -13,6 +14,9 @@ from hotwire_plugin.spec import MAX_ENTRIES, MAX_LAYERS_NAMED, MAX_SPEC_BYTES
 from hotwire_plugin.spec_entry import _KEYS, _OWN_KEYS
 from hotwire_plugin.spec_where import MAX_RANGES
 from hotwirectl.norms.commands import norms
+from hotwirectl.settings import global_options
+from hotwired.config import Quotas, Rates
+from hotwired.roles import LEAST
 
 ROOT = Path(__file__).parents[2]
 REQUESTS = (ROOT / "docs" / "requests.md").read_text()
@@ -57,8 +61,21 @@ def test_the_dose_table_is_the_committed_result() -> None:
 def test_the_norms_commands_are_described() -> None:
     """Each with each of its flags."""
     text = (ROOT / "docs" / "hotwirectl.md").read_text()
-    common = {"--server", "--timeout", "--output", "-o"}
+    common = {opt for p in global_options(from_environment=False) for opt in p.opts}
     for name, command in norms.commands.items():
         assert f"`norms {name} " in text
         flags = {option for p in command.params for option in p.opts if option.startswith("-")}
         assert all(flag in text for flag in flags - common), name
+
+
+def test_the_security_page_has_every_method_and_setting() -> None:
+    """Each method of the table of roles, and each setting of a caller's limits."""
+    text = (ROOT / "docs" / "security.md").read_text()
+    for method in LEAST:
+        if method.startswith("/hotwired."):
+            assert f"`{method.rpartition('/')[2]}`" in text, method
+    for section in (Rates, Quotas):
+        for found in fields(section):
+            assert found.name in text, found.name
+    for reason in ("RATE_LIMITED", "QUOTA_EXCEEDED", "ROLE_TOO_LOW", "CALLER_UNKNOWN"):
+        assert f"`{reason}`" in text, reason

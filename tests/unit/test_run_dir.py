@@ -2,16 +2,20 @@
 
 import os
 import socket
+import stat
 from pathlib import Path
 
 import pytest
 
-from hotwired.errors import DirectoryUnsafe, SocketInvalid
+from hotwired.errors import DirectoryUnsafe, HotwireError, SocketInvalid
 from hotwired.run_dir import (
+    check_socket,
     check_socket_path,
     clear_stale,
     is_live,
     make_private,
+    make_shared,
+    make_socket_folders,
     run_dir,
     socket_path,
 )
@@ -92,3 +96,97 @@ def test_live_and_dead_sockets_are_told_apart(short_dir: Path) -> None:
     clear_stale(path)
     assert not path.exists()
     clear_stale(path)
+
+
+def mode(path: Path) -> int:
+    """Returns a path's mode, special bits too."""
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def test_a_folder_for_sockets_is_the_groups_to_enter_and_nobodys_else(short_dir: Path) -> None:
+    """0750 whatever the umask; open to anybody, writable by a group, or a link is refused."""
+    before = os.umask(0o077)
+    try:
+        make_shared(short_dir / "a" / "b")
+    finally:
+        os.umask(before)
+    assert (mode(short_dir / "a" / "b"), mode(short_dir / "a")) == (0o750, 0o750)
+    folder = short_dir / "a"
+    for bad in (0o755, 0o701, 0o770, 0o2770, 0o1777, 0o751):
+        folder.chmod(bad)
+        with pytest.raises(DirectoryUnsafe, match=f"{bad:04o}"):
+            make_shared(folder)
+    for good in (0o700, 0o750, 0o2750, 0o3770):
+        folder.chmod(good)
+        make_shared(folder)
+    link = short_dir / "link"
+    link.symlink_to(folder)
+    with pytest.raises(DirectoryUnsafe, match="not a directory"):
+        make_shared(link)
+
+
+def test_a_common_folder_hands_its_group_down(short_dir: Path) -> None:
+    """In a run directory with mode 3770, `nodes` is so too, and a node's own folder its alone."""
+    run = short_dir / "run"
+    run.mkdir()
+    os.chown(run, -1, _another_group())
+    run.chmod(0o3770)
+    path = socket_path(run, "i1", "engine", 0, 0, 0)
+    make_socket_folders(path)
+    assert mode(path.parent.parent) == 0o3770
+    assert mode(path.parent) == 0o2750
+    assert {folder.stat().st_gid for folder in path.parents[:3]} == {run.stat().st_gid}
+    make_socket_folders(path)
+
+
+def _another_group() -> int:
+    others = [group for group in os.getgroups() if group != os.getegid()]
+    return 12345 if os.geteuid() == 0 else (others or [os.getegid()])[0]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other users")
+@pytest.mark.parametrize("common", [True, False])
+def test_another_user_of_a_common_group_may_add_its_node(short_dir: Path, common: bool) -> None:  # noqa: FBT001
+    """Under a run directory with mode 3770, and under no other; a stranger gets in nowhere."""
+    run = short_dir / "run"
+    run.mkdir()
+    short_dir.chmod(0o755)
+    os.chown(run, 2001, 3000)
+    run.chmod(0o3770 if common else 0o750)
+    path = socket_path(run, "i1", "engine", 0, 0, 0)
+    made, stranger = _as_user(2002, 3000, path), _as_user(2003, 4000, path)
+    assert (made, stranger) == ((0, 1) if common else (1, 1))
+    if common:
+        assert (path.parent.stat().st_uid, path.parent.stat().st_gid) == (2002, 3000)
+        assert mode(path.parent) == 0o2750
+
+
+def _as_user(user: int, group: int, path: Path) -> int:
+    """Makes a socket's folders as another user with one group; returns 0 if that went well."""
+    if (child := os.fork()) == 0:
+        try:
+            os.setgroups([])
+            os.setgid(group)
+            os.setuid(user)
+            make_socket_folders(path)
+        except (HotwireError, OSError):
+            os._exit(1)
+        finally:
+            os._exit(0 if path.parent.is_dir() else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_socket_open_to_anybody_is_refused(short_dir: Path) -> None:
+    """And so is what is none."""
+    path = short_dir / "s"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        path.chmod(0o660)
+        check_socket(path)
+        path.chmod(0o666)
+        with pytest.raises(SocketInvalid, match="0666"):
+            check_socket(path)
+    file = short_dir / "file"
+    file.touch(0o600)
+    with pytest.raises(SocketInvalid):
+        check_socket(file)

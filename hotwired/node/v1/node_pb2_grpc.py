@@ -27,7 +27,8 @@ if _version_not_supported:
 
 class NodeServiceStub(object):
     """What the plugin offers in one process of a vLLM instance. Only the daemon calls it, over the
-    process's own socket. Errors carry a google.rpc.ErrorInfo, as in hotwired.v1.
+    process's own socket. Errors carry a google.rpc.ErrorInfo, as in hotwired.v1; a message may have
+    64 MiB, and up to four times that it is refused with RESOURCE_EXHAUSTED (MESSAGE_TOO_LARGE).
     """
 
     def __init__(self, channel):
@@ -70,7 +71,8 @@ class NodeServiceStub(object):
 
 class NodeServiceServicer(object):
     """What the plugin offers in one process of a vLLM instance. Only the daemon calls it, over the
-    process's own socket. Errors carry a google.rpc.ErrorInfo, as in hotwired.v1.
+    process's own socket. Errors carry a google.rpc.ErrorInfo, as in hotwired.v1; a message may have
+    64 MiB, and up to four times that it is refused with RESOURCE_EXHAUSTED (MESSAGE_TOO_LARGE).
     """
 
     def Describe(self, request, context):
@@ -165,7 +167,8 @@ def add_NodeServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class NodeService(object):
     """What the plugin offers in one process of a vLLM instance. Only the daemon calls it, over the
-    process's own socket. Errors carry a google.rpc.ErrorInfo, as in hotwired.v1.
+    process's own socket. Errors carry a google.rpc.ErrorInfo, as in hotwired.v1; a message may have
+    64 MiB, and up to four times that it is refused with RESOURCE_EXHAUSTED (MESSAGE_TOO_LARGE).
     """
 
     @staticmethod

@@ -28,7 +28,8 @@ GRPC_VERSION: str
 
 class NodeServiceStub:
     """What the plugin offers in one process of a vLLM instance. Only the daemon calls it, over the
-    process's own socket. Errors carry a google.rpc.ErrorInfo, as in hotwired.v1.
+    process's own socket. Errors carry a google.rpc.ErrorInfo, as in hotwired.v1; a message may have
+    64 MiB, and up to four times that it is refused with RESOURCE_EXHAUSTED (MESSAGE_TOO_LARGE).
     """
 
     @_typing.overload
@@ -62,7 +63,8 @@ class NodeServiceStub:
 @_typing.type_check_only
 class NodeServiceAsyncStub(NodeServiceStub):
     """What the plugin offers in one process of a vLLM instance. Only the daemon calls it, over the
-    process's own socket. Errors carry a google.rpc.ErrorInfo, as in hotwired.v1.
+    process's own socket. Errors carry a google.rpc.ErrorInfo, as in hotwired.v1; a message may have
+    64 MiB, and up to four times that it is refused with RESOURCE_EXHAUSTED (MESSAGE_TOO_LARGE).
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -92,7 +94,8 @@ class NodeServiceAsyncStub(NodeServiceStub):
 
 class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
     """What the plugin offers in one process of a vLLM instance. Only the daemon calls it, over the
-    process's own socket. Errors carry a google.rpc.ErrorInfo, as in hotwired.v1.
+    process's own socket. Errors carry a google.rpc.ErrorInfo, as in hotwired.v1; a message may have
+    64 MiB, and up to four times that it is refused with RESOURCE_EXHAUSTED (MESSAGE_TOO_LARGE).
     """
 
     @_abc_1.abstractmethod
