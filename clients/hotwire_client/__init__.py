@@ -10,6 +10,7 @@ Results are the messages of `hotwired.v1`, re-exported here. Whatever goes wrong
 from hotwire_client.address import default_server, run_dir
 from hotwire_client.aio import AsyncClient
 from hotwire_client.client import Client
+from hotwire_client.downloads import Download
 from hotwire_client.errors import (
     AbortedError,
     AlreadyExistsError,
@@ -62,6 +63,7 @@ __all__ = [
     "DefaultMode",
     "DeleteVectorResponse",
     "DoseMode",
+    "Download",
     "EngineStats",
     "FailedPreconditionError",
     "GetPolicyResponse",
