@@ -9,7 +9,7 @@ import click
 from hotwire_client import Client, HotwireError, RegisterVectorResponse
 from hotwirectl import changes, failures, views
 from hotwirectl.formats import suffixes
-from hotwirectl.formats.options import layer_options, say_assumed, told
+from hotwirectl.formats.options import layer_options, say_assumed, told_or_asked
 from hotwirectl.formats.told import Told
 from hotwirectl.settings import MAX_TIMEOUT, Command, Settings, checked, pass_settings
 from hotwirectl.terms import canary_option, parse_ttl, ttl_option
@@ -87,7 +87,7 @@ def register(
     pointed to the new vector; requests under way keep the one they have. With --canary it stays as
     it is, but for a share of new requests. The command ends once every node uses them.
     """
-    asked = told(settings, layer_base, num_layers, model)
+    asked = told_or_asked(settings, layer_base, num_layers, model)
     prepared = _prepared([Path(file) for file in files], name, asked)
     terms = _Terms(model, ttl, canary, dry_run)
     with settings.client(timeout=_timeout(settings, wait)) as client:

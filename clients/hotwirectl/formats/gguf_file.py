@@ -22,7 +22,7 @@ ARCHITECTURE = "controlvector"
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _MOST = 4096
-_MOST_TEXT = 64 << 10
+_MOST_TEXT, _MOST_KEPT = 64 << 10, 1000
 # The types of fields, by number, as struct writes them.
 _SCALARS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
@@ -191,4 +191,5 @@ def _metadata(fields: dict[str, Any]) -> dict[str, str]:
         "description": "general.description",
         "source": "general.name",
     }
-    return {key: fields[at] for key, at in wanted.items() if isinstance(fields.get(at), str)}
+    found = {key: fields.get(at) for key, at in wanted.items()}
+    return {key: text[:_MOST_KEPT] for key, text in found.items() if isinstance(text, str)}

@@ -39,7 +39,7 @@ def read(path: Path) -> RawVector:
     numbers, rows = _rows(path, arrays, layers)
     dtype = ",".join(sorted({str(array.dtype) for array in arrays.values()}))
     # Only numbers that are called layers are said to be such.
-    named = numbers is not None and layers is None and all("layer" in name for name in arrays)
+    named = bool(numbers) and layers is None and all("layer" in name for name in arrays)
     base = OUTPUT if named else None
     assumed = (f"array {next(iter(arrays))!r} is the vector",) if len(arrays) == 1 else ()
     if named:

@@ -37,11 +37,26 @@ def layer_options(command: F) -> F:
     return base(count(command))
 
 
-def told(
-    settings: Settings, layer_base: str | None, num_layers: int | None, model: str = ""
+def told(settings: Settings, layer_base: str | None, num_layers: int | None) -> Told:
+    """Returns what is said of a vector; the daemon, if there is one, is asked if that won't do."""
+
+    def ask() -> Depth | None:
+        found = quietly(settings, lambda client: client.list_nodes())
+        return depth_of(found.nodes, "") if found is not None else None
+
+    return Told(layer_base, num_layers, ask)
+
+
+def told_or_asked(
+    settings: Settings, layer_base: str | None, num_layers: int | None, model: str
 ) -> Told:
-    """Returns what is said of a vector; the daemon is asked only if that does not do."""
-    return Told(layer_base, num_layers, lambda: _ask(settings, model))
+    """Returns the same of a vector that is for a model; if need be, the daemon has to answer."""
+
+    def ask() -> Depth | None:
+        with settings.client() as client:
+            return depth_of(client.list_nodes().nodes, model)
+
+    return Told(layer_base, num_layers, ask)
 
 
 def say_assumed(settings: Settings, name: str, assumed: Iterable[str]) -> None:
@@ -59,11 +74,6 @@ def quietly(settings: Settings, call: Callable[[Client], Any]) -> Any:
             return call(client)
     except HotwireError:
         return None
-
-
-def _ask(settings: Settings, model: str) -> Depth | None:
-    found = quietly(settings, lambda client: client.list_nodes())
-    return depth_of(found.nodes, model) if found is not None else None
 
 
 def depth_of(nodes: Iterable[Node], model: str) -> Depth | None:

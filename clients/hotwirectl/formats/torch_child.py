@@ -20,7 +20,7 @@ _EXTRA_MISSING, _PICKLE_REFUSED = "EXTRA_MISSING", "PICKLE_REFUSED"
 _INVALID, _TOO_LARGE, _AMBIGUOUS = "VECTOR_FORMAT_INVALID", "VECTOR_TOO_LARGE", "VECTOR_AMBIGUOUS"
 # What libraries call the map from layer to row.
 _MAPS = ("layer_activations", "directions")
-_MOST_TEXT = 2000
+_MOST_TEXT, _MOST_TEXTS = 300, 32
 # What an unpickler that stops says of what the file wanted to call.
 _GLOBAL = re.compile(r"GLOBAL:? ([A-Za-z_][\w.]{0,80})")
 
@@ -161,17 +161,17 @@ def _float32(tensor: Any, max_bytes: int) -> Any:
 
 def _layer(value: dict[Any, Any], tensor: Any) -> dict[str, Any]:
     layer = value.get("layer")
-    known = isinstance(layer, int) and not isinstance(layer, bool) and tensor.dim() == 1
-    return {"layer": layer} if known else {}
+    known = isinstance(layer, int) and not isinstance(layer, bool) and layer >= 0
+    return {"layer": layer} if known and tensor.dim() == 1 else {}
 
 
 def _texts(value: dict[Any, Any]) -> dict[str, str]:
     kept = {
         str(key): str(each)
         for key, each in value.items()
-        if isinstance(each, str | int | float) and len(str(each)) <= _MOST_TEXT
+        if isinstance(each, str | int | float) and len(f"{key}{each}") <= _MOST_TEXT
     }
-    return dict(list(kept.items())[:32])
+    return dict(list(kept.items())[:_MOST_TEXTS])
 
 
 def _dtype(tensor: Any) -> str:

@@ -1,6 +1,7 @@
 """What numpy saves is read back; what would run, burst or lie is refused before it is read."""
 
 import io
+import os
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -20,7 +21,7 @@ class Marks:
         self.mark = mark
 
     def __reduce__(self) -> Any:
-        return Path.touch, (self.mark,)
+        return os.mkdir, (str(self.mark),)
 
 
 def saved(path: Path, **arrays: Any) -> Path:
