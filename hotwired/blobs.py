@@ -6,11 +6,11 @@ checked on every read; one that fails is moved aside, and the others are served.
 
 import contextlib
 import hashlib
+import io
 import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
 
 from hotwired.errors import BlobCorrupt
 from hotwired.log import get
@@ -92,7 +92,7 @@ class BlobDir:
             raise self._damaged(revision, "hasn't its digest")
         return data
 
-    def open_checked(self, revision: str) -> BinaryIO:
+    def open_checked(self, revision: str) -> io.BufferedReader:
         """Returns a blob as an open file at its start, to be closed by the caller.
 
         The file can be read to its end even if the blob is removed meanwhile. Raises as read.
@@ -114,7 +114,7 @@ class BlobDir:
         except OSError as exc:
             get().warning("blob not removed", blob=revision, error=str(exc))
 
-    def _opened(self, revision: str) -> BinaryIO:
+    def _opened(self, revision: str) -> io.BufferedReader:
         if revision in self.unreadable:
             raise _corrupt(revision, "was found damaged")
         try:

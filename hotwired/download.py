@@ -1,6 +1,6 @@
 """Sends a vector's bytes: a header and then chunks."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from hotwired import names, vectors
@@ -11,7 +11,7 @@ from hotwired.v1 import vector_pb2
 
 async def messages(
     store: Store, request: pb.DownloadVectorRequest, chunk_bytes: int
-) -> AsyncIterator[pb.DownloadVectorResponse]:
+) -> AsyncGenerator[pb.DownloadVectorResponse, None]:
     """Yields the messages that answer a request.
 
     Raises VectorNotFound, RevisionMismatch, BlobCorrupt or StoreUnavailable, before the first one.

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,7 +70,7 @@ class Store:
         """Returns canonical bytes. Raises BlobCorrupt or StoreUnavailable."""
         return await self._on_disk(self._blobs.read, revision)
 
-    async def blob_chunks(self, revision: str, chunk_bytes: int) -> AsyncIterator[bytes]:
+    async def blob_chunks(self, revision: str, chunk_bytes: int) -> AsyncGenerator[bytes, None]:
         """Yields canonical bytes in chunks, of which one at a time is held.
 
         Close it, if it is left early. Raises as read_blob, before the first chunk if damaged.

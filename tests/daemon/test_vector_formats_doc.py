@@ -1,5 +1,7 @@
 """What docs/vector-formats.md shows is what its commands print."""
 
+import contextlib
+import io
 import re
 import shlex
 from collections.abc import Iterator
@@ -38,7 +40,6 @@ def test_every_command_prints_what_is_shown(
     address: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """In their order, and on the same files; `extract` is run with the model elsewhere."""
     for name in ("HOTWIRE_TIMEOUT", "HOTWIRE_OUTPUT"):
@@ -53,9 +54,11 @@ def test_every_command_prints_what_is_shown(
         assert program == "hotwirectl"
         if arguments[0] == "extract":
             continue
-        run(arguments)
-        printed = capsys.readouterr()
-        assert (printed.err + printed.out).rstrip() == expected, command
+        # As on a terminal, where both streams are one.
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            run(arguments)
+        assert printed.getvalue().rstrip() == expected, command
     assert not (tmp_path / "it-ran").exists()
 
 

@@ -44,6 +44,7 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 @pass_settings
 def extract(
     settings: Settings,
+    /,
     model: Path,
     positive: Path,
     negative: Path,

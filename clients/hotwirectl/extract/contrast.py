@@ -26,7 +26,8 @@ def direction(positive: Stream, negative: Stream, method: str) -> npt.NDArray[np
             )
         pairs = positive.astype(np.float64) - negative.astype(np.float64)
         difference = np.stack([_along(pairs[:, n], row) for n, row in enumerate(difference)])
-    return difference.astype(np.float32)
+    found: npt.NDArray[np.float32] = difference.astype(np.float32)
+    return found
 
 
 def _along(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hotwirectl.formats.raw import RawVector, refused
+from hotwirectl.formats.raw import RawVector, Rows, refused
 from hotwirectl.formats.told import Depth, Told
 from hotwirectl.layer_bases import HIDDEN_STATES, OUTPUT
 from hotwired.vector_file import MAX_LAYER, VectorData
@@ -95,9 +95,7 @@ def _by_count(raw: RawVector, told: Told) -> str:
     return f"row i is the output of block i: there are {count} of each ({depth.source})"
 
 
-def _shifted(
-    raw: RawVector, told: Told
-) -> tuple[tuple[int, ...], "np.ndarray[tuple[int, int], np.dtype[np.float32]]", tuple[str, ...]]:
+def _shifted(raw: RawVector, told: Told) -> tuple[tuple[int, ...], Rows, tuple[str, ...]]:
     """Returns the blocks and rows of hidden states, without the embedding's."""
     depth = told.depth
     if depth is None:
@@ -157,5 +155,5 @@ def _any(raw: RawVector) -> list[str]:
     return [] if raw.firm else ["its one row is for any layer: the file names none"]
 
 
-def _data(raw: RawVector, layers: tuple[int, ...], rows: "np.ndarray") -> VectorData:  # type: ignore[type-arg]
+def _data(raw: RawVector, layers: tuple[int, ...], rows: Rows) -> VectorData:
     return VectorData(layers, not layers, np.ascontiguousarray(rows), raw.dtype, raw.metadata)

@@ -80,11 +80,11 @@ def _array(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any
 
 
 def _header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    version = npy.read_magic(stream)
+    version = npy.read_magic(stream)  # type: ignore[no-untyped-call]
     reader = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
     if reader is None:
         raise ValueError(f"version {version} is not known")
-    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = reader(stream)
+    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = reader(stream)  # type: ignore[no-untyped-call]
     return found
 
 
