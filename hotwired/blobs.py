@@ -5,6 +5,8 @@ checked on every read; one that fails is moved aside, and the others are served.
 """
 
 import contextlib
+import hashlib
+import io
 import os
 import secrets
 from collections.abc import Mapping
@@ -84,17 +86,24 @@ class BlobDir:
         Raises BlobCorrupt, and sets the blob aside, if it is missing or hasn't its digest; OSError
         if it can't be read, which says nothing about the blob.
         """
-        if revision in self.unreadable:
-            raise _corrupt(revision, "was found damaged")
-        try:
-            data = (self.directory / revision).read_bytes()
-        except FileNotFoundError:
-            self._set_aside(revision, "is missing")
-            raise _corrupt(revision, "is missing") from None
+        with self._opened(revision) as file:
+            data = file.read()
         if revision_of(data) != revision:
-            self._set_aside(revision, "hasn't its digest")
-            raise _corrupt(revision, "hasn't its digest")
+            raise self._damaged(revision, "hasn't its digest")
         return data
+
+    def open_checked(self, revision: str) -> io.BufferedReader:
+        """Returns a blob as an open file at its start, to be closed by the caller.
+
+        The file can be read to its end even if the blob is removed meanwhile. Raises as read.
+        """
+        with contextlib.ExitStack() as closing:
+            file = closing.enter_context(self._opened(revision))
+            if hashlib.file_digest(file, "sha256").hexdigest() != revision:
+                raise self._damaged(revision, "hasn't its digest")
+            file.seek(0)
+            closing.pop_all()
+        return file
 
     def remove(self, revision: str) -> None:
         """Removes a blob that no row refers to any more; if it can't, the next start will."""
@@ -104,6 +113,18 @@ class BlobDir:
             (self.directory / revision).unlink(missing_ok=True)
         except OSError as exc:
             get().warning("blob not removed", blob=revision, error=str(exc))
+
+    def _opened(self, revision: str) -> io.BufferedReader:
+        if revision in self.unreadable:
+            raise _corrupt(revision, "was found damaged")
+        try:
+            return (self.directory / revision).open("rb")
+        except FileNotFoundError:
+            raise self._damaged(revision, "is missing") from None
+
+    def _damaged(self, revision: str, problem: str) -> BlobCorrupt:
+        self._set_aside(revision, problem)
+        return _corrupt(revision, problem)
 
     def _write(self, path: Path, data: bytes) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -29,6 +29,7 @@ LEAST: dict[str, Role] = {
     f"{_STEERING}RegisterVector": Role.OPERATOR,
     f"{_STEERING}GetVector": Role.VIEWER,
     f"{_STEERING}ListVectors": Role.VIEWER,
+    f"{_STEERING}DownloadVector": Role.VIEWER,
     f"{_STEERING}UpdateVector": Role.OPERATOR,
     f"{_STEERING}DeleteVector": Role.OPERATOR,
     f"{_STEERING}GetPolicy": Role.VIEWER,

@@ -6,9 +6,10 @@ import asyncio
 import base64
 import binascii
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
-from hotwired import names, receipts
+from hotwired import download, names, receipts
 from hotwired.accounts import current
 from hotwired.config import Limits
 from hotwired.errors import HotwireError, IntervalInvalid, PageInvalid, ShuttingDown
@@ -72,6 +73,16 @@ class SteeringService(steering_service_pb2_grpc.SteeringServiceServicer):
             raise names.not_found(request.name, entries)
         note(vector=request.name)
         return pb.GetVectorResponse(vector=entries[request.name].vector)
+
+    @streaming
+    async def DownloadVector(
+        self, request: pb.DownloadVectorRequest, context: Context
+    ) -> AsyncIterator[pb.DownloadVectorResponse]:
+        note(vector=request.name)
+        limit = self._limits.max_chunk_bytes
+        async with aclosing(download.messages(self._store, request, limit)) as messages:
+            async for message in messages:
+                yield message
 
     @unary
     async def ListVectors(

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,6 +69,16 @@ class Store:
     async def read_blob(self, revision: str) -> bytes:
         """Returns canonical bytes. Raises BlobCorrupt or StoreUnavailable."""
         return await self._on_disk(self._blobs.read, revision)
+
+    async def blob_chunks(self, revision: str, chunk_bytes: int) -> AsyncGenerator[bytes, None]:
+        """Yields canonical bytes in chunks, of which one at a time is held.
+
+        Close it, if it is left early. Raises as read_blob, before the first chunk if damaged.
+        """
+        file = await self._on_disk(self._blobs.open_checked, revision)
+        with file:
+            while chunk := await self._on_disk(file.read, chunk_bytes):
+                yield chunk
 
     async def write_blob(self, revision: str, data: bytes) -> None:
         """Stores a blob, unless it is there. Raises StoreFull or StoreUnavailable."""

@@ -11,6 +11,7 @@ from hotwire_client.address import default_server, run_dir
 from hotwire_client.aio import AsyncClient
 from hotwire_client.client import Client
 from hotwire_client.destination import Destination
+from hotwire_client.downloads import Download
 from hotwire_client.errors import (
     AbortedError,
     AlreadyExistsError,
@@ -64,6 +65,7 @@ __all__ = [
     "DeleteVectorResponse",
     "Destination",
     "DoseMode",
+    "Download",
     "EngineStats",
     "FailedPreconditionError",
     "GetPolicyResponse",

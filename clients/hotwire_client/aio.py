@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 
-from hotwire_client import connection, requests
+from hotwire_client import connection, downloads, requests
 from hotwire_client.destination import Destination
 from hotwired.v1 import steering_service_pb2 as api
 from hotwired.v1.policy_pb2 import Policy
@@ -89,6 +89,26 @@ class AsyncClient:
         """Returns the vector that the name points to."""
         request = api.GetVectorRequest(name=name)
         return (await self._call(self._stub.GetVector, request, timeout)).vector
+
+    async def download_vector(
+        self, name: str, *, revision: str = "", timeout: float | None = None
+    ) -> downloads.Download:
+        """Returns a vector's bytes, checked; see `Client`."""
+        deadline = self._endpoint.deadline(timeout)
+        wait = await self._connect(deadline)
+        request = api.DownloadVectorRequest(name=name, revision=revision)
+        stream = self._stub.DownloadVector(
+            request, timeout=deadline.remaining(), wait_for_ready=wait
+        )
+        found = downloads.Assembly()
+        try:
+            async for message in stream:
+                found.take(message)
+        except grpc.RpcError as error:
+            raise self._endpoint.failed(error, deadline.seconds) from error
+        finally:
+            stream.cancel()
+        return found.whole()
 
     async def list_vectors(self, *, timeout: float | None = None) -> list[Vector]:
         """Returns all vectors in the order of their names; the timeout is that of each page."""

@@ -15,7 +15,7 @@
     ├── UnimplementedError        UNIMPLEMENTED
     ├── InternalError             INTERNAL             INTERNAL
     ├── UnavailableError          UNAVAILABLE          DAEMON_UNREACHABLE, TLS_FAILED
-    ├── DataLossError             DATA_LOSS
+    ├── DataLossError             DATA_LOSS            BLOB_CORRUPT, DOWNLOAD_DAMAGED
     └── UnauthenticatedError      UNAUTHENTICATED      CALLER_UNKNOWN, TOKEN_INVALID
 
 The reason is the daemon's (google.rpc.ErrorInfo, domain "hotwired"); an error that was not made

@@ -22,10 +22,12 @@ def report(
     revision: str = "",
     facts: Sequence[str] = (),
     dry_run: bool = False,
+    one_of_many: bool = False,
 ) -> None:
     """Prints what was done, such as `vector/joy registered (revision ..., generation 7, ...)`.
 
-    facts: more of them, after the revision.
+    facts: more of them, after the revision. one_of_many: whether the command has other results,
+    so that as JSON each is on a line of its own.
 
     Raises:
         failures.CommandFailedError: Not every node uses the change yet.
@@ -37,7 +39,8 @@ def report(
         views.outcome(response.nodes),
     ]
     printer = settings.printer()
-    printer.result(response, lambda: f"{what} ({', '.join(said)})")
+    show = printer.sample if one_of_many else printer.result
+    show(response, lambda: f"{what} ({', '.join(said)})")
     if not response.converged and not dry_run:
         raise failures.CommandFailedError(
             failures.not_converged(response.generation, response.nodes)

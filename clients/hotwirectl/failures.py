@@ -12,6 +12,7 @@ from hotwirectl import exit_codes
 # The next step, where there is one.
 _HINTS = {
     "CALLER_UNKNOWN": "the daemon's configuration names who may call: [callers.NAME]",
+    "BLOB_CORRUPT": "register the vector again",
     "CANARY_NOT_FOUND": "`hotwirectl register FILE --canary PERCENT` gives it one",
     "DAEMON_UNREACHABLE": "start it with `hotwired serve`, or name its address with --server",
     "DEADLINE_EXCEEDED": "allow more time with --timeout; what was asked for may have happened",

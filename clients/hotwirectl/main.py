@@ -15,8 +15,11 @@ import click
 from hotwire_client import HotwireError
 from hotwirectl import exit_codes, failures, policy, receipts, status, vector, vectors
 from hotwirectl.completion import COMPLETE_VAR, PROGRAM, completion
+from hotwirectl.extract.command import extract
+from hotwirectl.formats import commands as formats
 from hotwirectl.norms.commands import norms
 from hotwirectl.printers import stdio
+from hotwirectl.register import register
 from hotwirectl.settings import FORMATS, Group, Settings
 
 _ENVIRONMENT = """\
@@ -45,11 +48,16 @@ def cli() -> None:
 
 
 for _command in (
-    vectors.register,
+    register,
     vectors.list_command,
     vectors.show,
     vectors.delete,
     vector.vector,
+    formats.inspect,
+    formats.convert,
+    formats.export,
+    formats.diff,
+    extract,
     policy.policy,
     policy.off,
     policy.on,

@@ -11,6 +11,7 @@ from hotwirectl.settings import checked
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = r"(\d+(?:\.\d+)?)([smhd])"
+_RANGE = r"([0-9]{1,4})(?:-([0-9]{1,4}))?"
 # What a Duration holds: about ten thousand years.
 _LONGEST = 315_576_000_000.0
 
@@ -25,6 +26,18 @@ def parse_ttl(value: str) -> float:
     if not 0 < seconds <= _LONGEST:
         raise ValueError(f"{value} is not above 0, or longer than ten thousand years")
     return seconds
+
+
+def parse_layers(value: str) -> tuple[int, ...]:
+    """Returns the layers of a text such as "10-20,24", ascending; raises ValueError for others."""
+    if not re.fullmatch(f"{_RANGE}(?:,{_RANGE})*", value, re.ASCII):
+        raise ValueError(f"{value} is no list of layers such as 12 or 10-20,24")
+    found: set[int] = set()
+    for first, last in re.findall(_RANGE, value):
+        if last and int(last) < int(first):
+            raise ValueError(f"{first}-{last} ends before it begins")
+        found.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(found))
 
 
 def parse_percent(value: str) -> float:

@@ -8,6 +8,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 NONE = "<none>"
 _GAP = "   "
+_BARS = "▁▂▃▄▅▆▇█"
 
 
 def escaped(text: str) -> str:
@@ -72,6 +73,13 @@ def layers(numbers: Sequence[int]) -> str:
 def number(value: float) -> str:
     """Returns at most six significant digits."""
     return f"{value:.6g}"
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Returns a character for each value from 0 up, as high as it is beside the largest."""
+    top = max(values, default=0.0)
+    steps = len(_BARS) - 1
+    return "".join(_BARS[round(steps * value / top) if top > 0 else 0] for value in values)
 
 
 def yes(value: bool) -> str:  # noqa: FBT001 - it is the value itself

@@ -32,15 +32,15 @@ from hotwired.v1 import stats_pb2 as hotwired_dot_v1_dot_stats__pb2
 from hotwired.v1 import vector_pb2 as hotwired_dot_v1_dot_vector__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"hotwired/v1/steering_service.proto\x12\x0bhotwired.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16hotwired/v1/node.proto\x1a\x18hotwired/v1/policy.proto\x1a\x19hotwired/v1/receipt.proto\x1a\x17hotwired/v1/stats.proto\x1a\x18hotwired/v1/vector.proto\"h\n\x15RegisterVectorRequest\x12\x33\n\x06header\x18\x01 \x01(\x0b\x32!.hotwired.v1.RegisterVectorHeaderH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\t\n\x07payload\"\x89\x02\n\x14RegisterVectorHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\x12\x31\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12(\n\x03ttl\x18\x07 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x1b\n\x0e\x63\x61nary_percent\x18\x08 \x01(\x01H\x01\x88\x01\x01\x42\x0c\n\nexpirationB\x11\n\x0f_canary_percent\"\xa0\x01\n\x16RegisterVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\x12\x11\n\tunchanged\x18\x05 \x01(\x08\" \n\x10GetVectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"8\n\x11GetVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\";\n\x12ListVectorsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"h\n\x13ListVectorsResponse\x12$\n\x07vectors\x18\x01 \x03(\x0b\x32\x13.hotwired.v1.Vector\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\ntotal_size\x18\x03 \x01(\x04\"\xdd\x02\n\x13UpdateVectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x10\n\x08\x64isabled\x18\x03 \x01(\x08\x12\x31\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12(\n\x03ttl\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x16\n\x0e\x63\x61nary_percent\x18\x06 \x01(\x01\x12\x30\n\rcanary_action\x18\x07 \x01(\x0e\x32\x19.hotwired.v1.CanaryAction\x12\x10\n\x08revision\x18\x08 \x01(\t\x12\x17\n\x0f\x63\x61nary_revision\x18\t \x01(\t\x12\x15\n\rvalidate_only\x18\n \x01(\x08\x42\x0c\n\nexpiration\"\x9e\x01\n\x14UpdateVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\x12\x11\n\tunchanged\x18\x05 \x01(\x08\"5\n\x13\x44\x65leteVectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\"\x8b\x01\n\x14\x44\x65leteVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\"\x12\n\x10GetPolicyRequest\"L\n\x11GetPolicyResponse\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"\x7f\n\x10SetPolicyRequest\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\x88\x01\n\x11SetPolicyResponse\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\"\x0e\n\x0cStatsRequest\"2\n\rStatsResponse\x12!\n\x05stats\x18\x01 \x01(\x0b\x32\x12.hotwired.v1.Stats\"-\n\x11WatchStatsRequest\x12\x18\n\x10interval_seconds\x18\x01 \x01(\x01\"7\n\x12WatchStatsResponse\x12!\n\x05stats\x18\x01 \x01(\x0b\x32\x12.hotwired.v1.Stats\"\x12\n\x10ListNodesRequest\"I\n\x11ListNodesResponse\x12 \n\x05nodes\x18\x01 \x03(\x0b\x32\x11.hotwired.v1.Node\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"(\n\x12GetReceiptsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"P\n\x13GetReceiptsResponse\x12&\n\x08receipts\x18\x01 \x03(\x0b\x32\x14.hotwired.v1.Receipt\x12\x11\n\ttruncated\x18\x02 \x01(\x08*`\n\x0c\x43\x61naryAction\x12\x1d\n\x19\x43\x41NARY_ACTION_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43\x41NARY_ACTION_PROMOTE\x10\x01\x12\x16\n\x12\x43\x41NARY_ACTION_DROP\x10\x02\x32\xfd\x06\n\x0fSteeringService\x12[\n\x0eRegisterVector\x12\".hotwired.v1.RegisterVectorRequest\x1a#.hotwired.v1.RegisterVectorResponse(\x01\x12J\n\tGetVector\x12\x1d.hotwired.v1.GetVectorRequest\x1a\x1e.hotwired.v1.GetVectorResponse\x12P\n\x0bListVectors\x12\x1f.hotwired.v1.ListVectorsRequest\x1a .hotwired.v1.ListVectorsResponse\x12S\n\x0cUpdateVector\x12 .hotwired.v1.UpdateVectorRequest\x1a!.hotwired.v1.UpdateVectorResponse\x12S\n\x0c\x44\x65leteVector\x12 .hotwired.v1.DeleteVectorRequest\x1a!.hotwired.v1.DeleteVectorResponse\x12J\n\tGetPolicy\x12\x1d.hotwired.v1.GetPolicyRequest\x1a\x1e.hotwired.v1.GetPolicyResponse\x12J\n\tSetPolicy\x12\x1d.hotwired.v1.SetPolicyRequest\x1a\x1e.hotwired.v1.SetPolicyResponse\x12>\n\x05Stats\x12\x19.hotwired.v1.StatsRequest\x1a\x1a.hotwired.v1.StatsResponse\x12O\n\nWatchStats\x12\x1e.hotwired.v1.WatchStatsRequest\x1a\x1f.hotwired.v1.WatchStatsResponse0\x01\x12J\n\tListNodes\x12\x1d.hotwired.v1.ListNodesRequest\x1a\x1e.hotwired.v1.ListNodesResponse\x12P\n\x0bGetReceipts\x12\x1f.hotwired.v1.GetReceiptsRequest\x1a .hotwired.v1.GetReceiptsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"hotwired/v1/steering_service.proto\x12\x0bhotwired.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16hotwired/v1/node.proto\x1a\x18hotwired/v1/policy.proto\x1a\x19hotwired/v1/receipt.proto\x1a\x17hotwired/v1/stats.proto\x1a\x18hotwired/v1/vector.proto\"h\n\x15RegisterVectorRequest\x12\x33\n\x06header\x18\x01 \x01(\x0b\x32!.hotwired.v1.RegisterVectorHeaderH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\t\n\x07payload\"\x89\x02\n\x14RegisterVectorHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\x12\x31\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12(\n\x03ttl\x18\x07 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x1b\n\x0e\x63\x61nary_percent\x18\x08 \x01(\x01H\x01\x88\x01\x01\x42\x0c\n\nexpirationB\x11\n\x0f_canary_percent\"\xa0\x01\n\x16RegisterVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\x12\x11\n\tunchanged\x18\x05 \x01(\x08\" \n\x10GetVectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"8\n\x11GetVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\"7\n\x15\x44ownloadVectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\"i\n\x16\x44ownloadVectorResponse\x12\x33\n\x06header\x18\x01 \x01(\x0b\x32!.hotwired.v1.DownloadVectorHeaderH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\t\n\x07payload\"_\n\x14\x44ownloadVectorHeader\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\x12\x0e\n\x06sha256\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\";\n\x12ListVectorsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"h\n\x13ListVectorsResponse\x12$\n\x07vectors\x18\x01 \x03(\x0b\x32\x13.hotwired.v1.Vector\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\ntotal_size\x18\x03 \x01(\x04\"\xdd\x02\n\x13UpdateVectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x10\n\x08\x64isabled\x18\x03 \x01(\x08\x12\x31\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12(\n\x03ttl\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12\x16\n\x0e\x63\x61nary_percent\x18\x06 \x01(\x01\x12\x30\n\rcanary_action\x18\x07 \x01(\x0e\x32\x19.hotwired.v1.CanaryAction\x12\x10\n\x08revision\x18\x08 \x01(\t\x12\x17\n\x0f\x63\x61nary_revision\x18\t \x01(\t\x12\x15\n\rvalidate_only\x18\n \x01(\x08\x42\x0c\n\nexpiration\"\x9e\x01\n\x14UpdateVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\x12\x11\n\tunchanged\x18\x05 \x01(\x08\"5\n\x13\x44\x65leteVectorRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\"\x8b\x01\n\x14\x44\x65leteVectorResponse\x12#\n\x06vector\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Vector\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\"\x12\n\x10GetPolicyRequest\"L\n\x11GetPolicyResponse\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"\x7f\n\x10SetPolicyRequest\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\x88\x01\n\x11SetPolicyResponse\x12#\n\x06policy\x18\x01 \x01(\x0b\x32\x13.hotwired.v1.Policy\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x11\n\tconverged\x18\x03 \x01(\x08\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.hotwired.v1.NodeOutcome\"\x0e\n\x0cStatsRequest\"2\n\rStatsResponse\x12!\n\x05stats\x18\x01 \x01(\x0b\x32\x12.hotwired.v1.Stats\"-\n\x11WatchStatsRequest\x12\x18\n\x10interval_seconds\x18\x01 \x01(\x01\"7\n\x12WatchStatsResponse\x12!\n\x05stats\x18\x01 \x01(\x0b\x32\x12.hotwired.v1.Stats\"\x12\n\x10ListNodesRequest\"I\n\x11ListNodesResponse\x12 \n\x05nodes\x18\x01 \x03(\x0b\x32\x11.hotwired.v1.Node\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"(\n\x12GetReceiptsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"P\n\x13GetReceiptsResponse\x12&\n\x08receipts\x18\x01 \x03(\x0b\x32\x14.hotwired.v1.Receipt\x12\x11\n\ttruncated\x18\x02 \x01(\x08*`\n\x0c\x43\x61naryAction\x12\x1d\n\x19\x43\x41NARY_ACTION_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43\x41NARY_ACTION_PROMOTE\x10\x01\x12\x16\n\x12\x43\x41NARY_ACTION_DROP\x10\x02\x32\xda\x07\n\x0fSteeringService\x12[\n\x0eRegisterVector\x12\".hotwired.v1.RegisterVectorRequest\x1a#.hotwired.v1.RegisterVectorResponse(\x01\x12J\n\tGetVector\x12\x1d.hotwired.v1.GetVectorRequest\x1a\x1e.hotwired.v1.GetVectorResponse\x12[\n\x0e\x44ownloadVector\x12\".hotwired.v1.DownloadVectorRequest\x1a#.hotwired.v1.DownloadVectorResponse0\x01\x12P\n\x0bListVectors\x12\x1f.hotwired.v1.ListVectorsRequest\x1a .hotwired.v1.ListVectorsResponse\x12S\n\x0cUpdateVector\x12 .hotwired.v1.UpdateVectorRequest\x1a!.hotwired.v1.UpdateVectorResponse\x12S\n\x0c\x44\x65leteVector\x12 .hotwired.v1.DeleteVectorRequest\x1a!.hotwired.v1.DeleteVectorResponse\x12J\n\tGetPolicy\x12\x1d.hotwired.v1.GetPolicyRequest\x1a\x1e.hotwired.v1.GetPolicyResponse\x12J\n\tSetPolicy\x12\x1d.hotwired.v1.SetPolicyRequest\x1a\x1e.hotwired.v1.SetPolicyResponse\x12>\n\x05Stats\x12\x19.hotwired.v1.StatsRequest\x1a\x1a.hotwired.v1.StatsResponse\x12O\n\nWatchStats\x12\x1e.hotwired.v1.WatchStatsRequest\x1a\x1f.hotwired.v1.WatchStatsResponse0\x01\x12J\n\tListNodes\x12\x1d.hotwired.v1.ListNodesRequest\x1a\x1e.hotwired.v1.ListNodesResponse\x12P\n\x0bGetReceipts\x12\x1f.hotwired.v1.GetReceiptsRequest\x1a .hotwired.v1.GetReceiptsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hotwired.v1.steering_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CANARYACTION']._serialized_start=2541
-  _globals['_CANARYACTION']._serialized_end=2637
+  _globals['_CANARYACTION']._serialized_start=2802
+  _globals['_CANARYACTION']._serialized_end=2898
   _globals['_REGISTERVECTORREQUEST']._serialized_start=278
   _globals['_REGISTERVECTORREQUEST']._serialized_end=382
   _globals['_REGISTERVECTORHEADER']._serialized_start=385
@@ -51,42 +51,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETVECTORREQUEST']._serialized_end=847
   _globals['_GETVECTORRESPONSE']._serialized_start=849
   _globals['_GETVECTORRESPONSE']._serialized_end=905
-  _globals['_LISTVECTORSREQUEST']._serialized_start=907
-  _globals['_LISTVECTORSREQUEST']._serialized_end=966
-  _globals['_LISTVECTORSRESPONSE']._serialized_start=968
-  _globals['_LISTVECTORSRESPONSE']._serialized_end=1072
-  _globals['_UPDATEVECTORREQUEST']._serialized_start=1075
-  _globals['_UPDATEVECTORREQUEST']._serialized_end=1424
-  _globals['_UPDATEVECTORRESPONSE']._serialized_start=1427
-  _globals['_UPDATEVECTORRESPONSE']._serialized_end=1585
-  _globals['_DELETEVECTORREQUEST']._serialized_start=1587
-  _globals['_DELETEVECTORREQUEST']._serialized_end=1640
-  _globals['_DELETEVECTORRESPONSE']._serialized_start=1643
-  _globals['_DELETEVECTORRESPONSE']._serialized_end=1782
-  _globals['_GETPOLICYREQUEST']._serialized_start=1784
-  _globals['_GETPOLICYREQUEST']._serialized_end=1802
-  _globals['_GETPOLICYRESPONSE']._serialized_start=1804
-  _globals['_GETPOLICYRESPONSE']._serialized_end=1880
-  _globals['_SETPOLICYREQUEST']._serialized_start=1882
-  _globals['_SETPOLICYREQUEST']._serialized_end=2009
-  _globals['_SETPOLICYRESPONSE']._serialized_start=2012
-  _globals['_SETPOLICYRESPONSE']._serialized_end=2148
-  _globals['_STATSREQUEST']._serialized_start=2150
-  _globals['_STATSREQUEST']._serialized_end=2164
-  _globals['_STATSRESPONSE']._serialized_start=2166
-  _globals['_STATSRESPONSE']._serialized_end=2216
-  _globals['_WATCHSTATSREQUEST']._serialized_start=2218
-  _globals['_WATCHSTATSREQUEST']._serialized_end=2263
-  _globals['_WATCHSTATSRESPONSE']._serialized_start=2265
-  _globals['_WATCHSTATSRESPONSE']._serialized_end=2320
-  _globals['_LISTNODESREQUEST']._serialized_start=2322
-  _globals['_LISTNODESREQUEST']._serialized_end=2340
-  _globals['_LISTNODESRESPONSE']._serialized_start=2342
-  _globals['_LISTNODESRESPONSE']._serialized_end=2415
-  _globals['_GETRECEIPTSREQUEST']._serialized_start=2417
-  _globals['_GETRECEIPTSREQUEST']._serialized_end=2457
-  _globals['_GETRECEIPTSRESPONSE']._serialized_start=2459
-  _globals['_GETRECEIPTSRESPONSE']._serialized_end=2539
-  _globals['_STEERINGSERVICE']._serialized_start=2640
-  _globals['_STEERINGSERVICE']._serialized_end=3533
+  _globals['_DOWNLOADVECTORREQUEST']._serialized_start=907
+  _globals['_DOWNLOADVECTORREQUEST']._serialized_end=962
+  _globals['_DOWNLOADVECTORRESPONSE']._serialized_start=964
+  _globals['_DOWNLOADVECTORRESPONSE']._serialized_end=1069
+  _globals['_DOWNLOADVECTORHEADER']._serialized_start=1071
+  _globals['_DOWNLOADVECTORHEADER']._serialized_end=1166
+  _globals['_LISTVECTORSREQUEST']._serialized_start=1168
+  _globals['_LISTVECTORSREQUEST']._serialized_end=1227
+  _globals['_LISTVECTORSRESPONSE']._serialized_start=1229
+  _globals['_LISTVECTORSRESPONSE']._serialized_end=1333
+  _globals['_UPDATEVECTORREQUEST']._serialized_start=1336
+  _globals['_UPDATEVECTORREQUEST']._serialized_end=1685
+  _globals['_UPDATEVECTORRESPONSE']._serialized_start=1688
+  _globals['_UPDATEVECTORRESPONSE']._serialized_end=1846
+  _globals['_DELETEVECTORREQUEST']._serialized_start=1848
+  _globals['_DELETEVECTORREQUEST']._serialized_end=1901
+  _globals['_DELETEVECTORRESPONSE']._serialized_start=1904
+  _globals['_DELETEVECTORRESPONSE']._serialized_end=2043
+  _globals['_GETPOLICYREQUEST']._serialized_start=2045
+  _globals['_GETPOLICYREQUEST']._serialized_end=2063
+  _globals['_GETPOLICYRESPONSE']._serialized_start=2065
+  _globals['_GETPOLICYRESPONSE']._serialized_end=2141
+  _globals['_SETPOLICYREQUEST']._serialized_start=2143
+  _globals['_SETPOLICYREQUEST']._serialized_end=2270
+  _globals['_SETPOLICYRESPONSE']._serialized_start=2273
+  _globals['_SETPOLICYRESPONSE']._serialized_end=2409
+  _globals['_STATSREQUEST']._serialized_start=2411
+  _globals['_STATSREQUEST']._serialized_end=2425
+  _globals['_STATSRESPONSE']._serialized_start=2427
+  _globals['_STATSRESPONSE']._serialized_end=2477
+  _globals['_WATCHSTATSREQUEST']._serialized_start=2479
+  _globals['_WATCHSTATSREQUEST']._serialized_end=2524
+  _globals['_WATCHSTATSRESPONSE']._serialized_start=2526
+  _globals['_WATCHSTATSRESPONSE']._serialized_end=2581
+  _globals['_LISTNODESREQUEST']._serialized_start=2583
+  _globals['_LISTNODESREQUEST']._serialized_end=2601
+  _globals['_LISTNODESRESPONSE']._serialized_start=2603
+  _globals['_LISTNODESRESPONSE']._serialized_end=2676
+  _globals['_GETRECEIPTSREQUEST']._serialized_start=2678
+  _globals['_GETRECEIPTSREQUEST']._serialized_end=2718
+  _globals['_GETRECEIPTSRESPONSE']._serialized_start=2720
+  _globals['_GETRECEIPTSRESPONSE']._serialized_end=2800
+  _globals['_STEERINGSERVICE']._serialized_start=2901
+  _globals['_STEERINGSERVICE']._serialized_end=3887
 # @@protoc_insertion_point(module_scope)

@@ -80,6 +80,32 @@ class GetVectorResponse(_message.Message):
     vector: _vector_pb2.Vector
     def __init__(self, vector: _Optional[_Union[_vector_pb2.Vector, _Mapping]] = ...) -> None: ...
 
+class DownloadVectorRequest(_message.Message):
+    __slots__ = ("name", "revision")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    revision: str
+    def __init__(self, name: _Optional[str] = ..., revision: _Optional[str] = ...) -> None: ...
+
+class DownloadVectorResponse(_message.Message):
+    __slots__ = ("header", "chunk")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    header: DownloadVectorHeader
+    chunk: bytes
+    def __init__(self, header: _Optional[_Union[DownloadVectorHeader, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
+
+class DownloadVectorHeader(_message.Message):
+    __slots__ = ("vector", "sha256", "size_bytes")
+    VECTOR_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    vector: _vector_pb2.Vector
+    sha256: str
+    size_bytes: int
+    def __init__(self, vector: _Optional[_Union[_vector_pb2.Vector, _Mapping]] = ..., sha256: _Optional[str] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
 class ListVectorsRequest(_message.Message):
     __slots__ = ("page_size", "page_token")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]

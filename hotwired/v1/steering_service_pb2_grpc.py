@@ -64,6 +64,11 @@ class SteeringServiceStub(object):
                 request_serializer=hotwired_dot_v1_dot_steering__service__pb2.GetVectorRequest.SerializeToString,
                 response_deserializer=hotwired_dot_v1_dot_steering__service__pb2.GetVectorResponse.FromString,
                 _registered_method=True)
+        self.DownloadVector = channel.unary_stream(
+                '/hotwired.v1.SteeringService/DownloadVector',
+                request_serializer=hotwired_dot_v1_dot_steering__service__pb2.DownloadVectorRequest.SerializeToString,
+                response_deserializer=hotwired_dot_v1_dot_steering__service__pb2.DownloadVectorResponse.FromString,
+                _registered_method=True)
         self.ListVectors = channel.unary_unary(
                 '/hotwired.v1.SteeringService/ListVectors',
                 request_serializer=hotwired_dot_v1_dot_steering__service__pb2.ListVectorsRequest.SerializeToString,
@@ -161,6 +166,18 @@ class SteeringServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DownloadVector(self, request, context):
+        """Returns the bytes of a vector, sent as one header and then chunks: a safetensors file with one
+        tensor F32 [layers, hidden], whose sha256 is the revision. Changes nothing. A revision that is
+        replaced or deleted meanwhile is sent to its end.
+
+        Errors: NOT_FOUND (VECTOR_NOT_FOUND), ABORTED (REVISION_MISMATCH), DATA_LOSS (BLOB_CORRUPT: the
+        stored bytes are damaged; register the vector again), UNAVAILABLE (STORE_UNAVAILABLE).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListVectors(self, request, context):
         """Returns the registered vectors in the order of their names, a page at a time. Errors:
         INVALID_ARGUMENT (PAGE_INVALID).
@@ -250,6 +267,11 @@ def add_SteeringServiceServicer_to_server(servicer, server):
                     servicer.GetVector,
                     request_deserializer=hotwired_dot_v1_dot_steering__service__pb2.GetVectorRequest.FromString,
                     response_serializer=hotwired_dot_v1_dot_steering__service__pb2.GetVectorResponse.SerializeToString,
+            ),
+            'DownloadVector': grpc.unary_stream_rpc_method_handler(
+                    servicer.DownloadVector,
+                    request_deserializer=hotwired_dot_v1_dot_steering__service__pb2.DownloadVectorRequest.FromString,
+                    response_serializer=hotwired_dot_v1_dot_steering__service__pb2.DownloadVectorResponse.SerializeToString,
             ),
             'ListVectors': grpc.unary_unary_rpc_method_handler(
                     servicer.ListVectors,
@@ -371,6 +393,33 @@ class SteeringService(object):
             '/hotwired.v1.SteeringService/GetVector',
             hotwired_dot_v1_dot_steering__service__pb2.GetVectorRequest.SerializeToString,
             hotwired_dot_v1_dot_steering__service__pb2.GetVectorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DownloadVector(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/hotwired.v1.SteeringService/DownloadVector',
+            hotwired_dot_v1_dot_steering__service__pb2.DownloadVectorRequest.SerializeToString,
+            hotwired_dot_v1_dot_steering__service__pb2.DownloadVectorResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -71,6 +71,14 @@ class SteeringServiceStub:
     """
     GetVector: _grpc.UnaryUnaryMultiCallable[_steering_service_pb2.GetVectorRequest, _steering_service_pb2.GetVectorResponse]
     """Returns a vector by name. Errors: NOT_FOUND (VECTOR_NOT_FOUND)."""
+    DownloadVector: _grpc.UnaryStreamMultiCallable[_steering_service_pb2.DownloadVectorRequest, _steering_service_pb2.DownloadVectorResponse]
+    """Returns the bytes of a vector, sent as one header and then chunks: a safetensors file with one
+    tensor F32 [layers, hidden], whose sha256 is the revision. Changes nothing. A revision that is
+    replaced or deleted meanwhile is sent to its end.
+
+    Errors: NOT_FOUND (VECTOR_NOT_FOUND), ABORTED (REVISION_MISMATCH), DATA_LOSS (BLOB_CORRUPT: the
+    stored bytes are damaged; register the vector again), UNAVAILABLE (STORE_UNAVAILABLE).
+    """
     ListVectors: _grpc.UnaryUnaryMultiCallable[_steering_service_pb2.ListVectorsRequest, _steering_service_pb2.ListVectorsResponse]
     """Returns the registered vectors in the order of their names, a page at a time. Errors:
     INVALID_ARGUMENT (PAGE_INVALID).
@@ -153,6 +161,14 @@ class SteeringServiceAsyncStub(SteeringServiceStub):
     """
     GetVector: _aio.UnaryUnaryMultiCallable[_steering_service_pb2.GetVectorRequest, _steering_service_pb2.GetVectorResponse]  # type: ignore[assignment]
     """Returns a vector by name. Errors: NOT_FOUND (VECTOR_NOT_FOUND)."""
+    DownloadVector: _aio.UnaryStreamMultiCallable[_steering_service_pb2.DownloadVectorRequest, _steering_service_pb2.DownloadVectorResponse]  # type: ignore[assignment]
+    """Returns the bytes of a vector, sent as one header and then chunks: a safetensors file with one
+    tensor F32 [layers, hidden], whose sha256 is the revision. Changes nothing. A revision that is
+    replaced or deleted meanwhile is sent to its end.
+
+    Errors: NOT_FOUND (VECTOR_NOT_FOUND), ABORTED (REVISION_MISMATCH), DATA_LOSS (BLOB_CORRUPT: the
+    stored bytes are damaged; register the vector again), UNAVAILABLE (STORE_UNAVAILABLE).
+    """
     ListVectors: _aio.UnaryUnaryMultiCallable[_steering_service_pb2.ListVectorsRequest, _steering_service_pb2.ListVectorsResponse]  # type: ignore[assignment]
     """Returns the registered vectors in the order of their names, a page at a time. Errors:
     INVALID_ARGUMENT (PAGE_INVALID).
@@ -244,6 +260,20 @@ class SteeringServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_steering_service_pb2.GetVectorResponse, _abc.Awaitable[_steering_service_pb2.GetVectorResponse]]:
         """Returns a vector by name. Errors: NOT_FOUND (VECTOR_NOT_FOUND)."""
+
+    @_abc_1.abstractmethod
+    def DownloadVector(
+        self,
+        request: _steering_service_pb2.DownloadVectorRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_steering_service_pb2.DownloadVectorResponse], _abc.AsyncIterator[_steering_service_pb2.DownloadVectorResponse]]:
+        """Returns the bytes of a vector, sent as one header and then chunks: a safetensors file with one
+        tensor F32 [layers, hidden], whose sha256 is the revision. Changes nothing. A revision that is
+        replaced or deleted meanwhile is sent to its end.
+
+        Errors: NOT_FOUND (VECTOR_NOT_FOUND), ABORTED (REVISION_MISMATCH), DATA_LOSS (BLOB_CORRUPT: the
+        stored bytes are damaged; register the vector again), UNAVAILABLE (STORE_UNAVAILABLE).
+        """
 
     @_abc_1.abstractmethod
     def ListVectors(

@@ -313,6 +313,7 @@ def test_uploads_under_way_are_limited_together(daemon: Daemon) -> None:
         ("stream_unary", "RegisterVector", b"\xff\xff\xff\xff"),
         ("stream_unary", "RegisterVector", b"\x0a\x04\x0a\x02\xff\xfe"),
         ("unary_stream", "WatchStats", b"\xff\xff\xff\xff"),
+        ("unary_stream", "DownloadVector", b"\xff\xff\xff\xff"),
         ("unary_unary", "grpc.health.v1.Health/Check", b"\xff\xff\xff\xff"),
         ("unary_stream", "grpc.health.v1.Health/Watch", b"\xff\xff\xff\xff"),
         (

@@ -57,6 +57,7 @@ class State:
     """What the daemon has and what it is told to do."""
 
     vectors: dict[str, Vector] = field(default_factory=dict)
+    blobs: dict[str, bytes] = field(default_factory=dict)
     policy: Policy = field(default_factory=lambda: Policy(etag="1"))
     generation: int = 1
     nodes: list[Node] = field(default_factory=list)
@@ -108,6 +109,7 @@ class FakeDaemon(api_grpc.SteeringServiceServicer):
             if upload.canary_percent is not None:
                 upload = vectors.for_name(upload, self._held(header.name, context))
             vector = vectors.registered(upload, old, self.state.generation + 1, time.time())
+        self.state.blobs[upload.vector.revision] = upload.canonical
         unchanged = self._put(vector, validate_only=header.validate_only)
         return api.RegisterVectorResponse(vector=vector, unchanged=unchanged, **self._outcome())
 
@@ -124,6 +126,20 @@ class FakeDaemon(api_grpc.SteeringServiceServicer):
     def GetVector(self, request: api.GetVectorRequest, context: Any) -> api.GetVectorResponse:
         self._arrived("GetVector", request, context)
         return api.GetVectorResponse(vector=self._held(request.name, context))
+
+    def DownloadVector(
+        self, request: api.DownloadVectorRequest, context: Any
+    ) -> Iterator[api.DownloadVectorResponse]:
+        self._arrived("DownloadVector", request, context)
+        vector = self._held(request.name, context)
+        revision = request.revision or vector.revision
+        if revision not in {vector.revision, vector.canary.revision}:
+            _refuse(context, "ABORTED", "REVISION_MISMATCH", "the name points elsewhere")
+        data = self.state.blobs[revision]
+        header = api.DownloadVectorHeader(vector=vector, sha256=revision, size_bytes=len(data))
+        yield api.DownloadVectorResponse(header=header)
+        for start in range(0, len(data), 1000):
+            yield api.DownloadVectorResponse(chunk=data[start : start + 1000])
 
     def ListVectors(self, request: api.ListVectorsRequest, context: Any) -> api.ListVectorsResponse:
         self._arrived("ListVectors", request, context)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import inspect
 import math
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load
 
 from hotwire_client import (
     AbortedError,
@@ -128,6 +130,21 @@ def test_register_get_list_delete(call: Caller, tmp_path: Path) -> None:
     assert gone.vector.revision == got.revision
     assert gone.generation > made.generation
     assert call("list_vectors") == []
+
+
+def test_a_vectors_bytes_are_downloaded(call: Caller, tmp_path: Path) -> None:
+    """Whole, with what the daemon knows of it; other revisions and names are refused."""
+    file = write_vector(tmp_path / "joy.safetensors", np.arange(3000.0).reshape(3, 1000))
+    made = call("register_vector", file).vector
+    found = call("download_vector", "joy")
+    assert (found.revision, found.vector) == (made.revision, made)
+    assert hashlib.sha256(found.data).hexdigest() == made.revision
+    assert np.array_equal(load(found.data)["vector"], np.arange(3000.0).reshape(3, 1000))
+    assert call("download_vector", "joy", revision=made.revision) == found
+    with pytest.raises(AbortedError, match="REVISION_MISMATCH"):
+        call("download_vector", "joy", revision="0" * 64)
+    with pytest.raises(NotFoundError, match="VECTOR_NOT_FOUND"):
+        call("download_vector", "nobody")
 
 
 def test_bytes_need_a_name_and_paths_may_have_another(call: Caller, tmp_path: Path) -> None:

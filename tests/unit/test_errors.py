@@ -83,6 +83,7 @@ def test_every_reason_of_the_protos_is_a_class_with_that_code() -> None:
         "DEADLINE_EXCEEDED": "UPLOAD_STALLED",
         "NOT_FOUND": "VECTOR_NOT_FOUND RECEIPT_NOT_FOUND CANARY_NOT_FOUND",
         "UNAVAILABLE": "NODE_UNREACHABLE",
+        "DATA_LOSS": "BLOB_CORRUPT",
         "ABORTED": "REVISION_MISMATCH ETAG_MISMATCH GENERATION_STALE BOOT_ID_MISMATCH",
     }
     for code, reasons in promised.items():

@@ -87,7 +87,8 @@ def test_the_document_has_every_command_and_code() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["register", "list", "show", "delete", "vector", "vector set", "vector promote",
+    ["register", "list", "show", "delete", "inspect", "convert", "export", "diff", "extract",
+     "vector", "vector set", "vector promote",
      "vector drop-canary", "policy", "policy show", "policy set", "off", "on",
      "stats", "nodes", "receipt", "health", "version", "completion"],
 )  # fmt: skip
@@ -180,6 +181,10 @@ def test_a_daemon_that_is_down_ends_with_78(
         ["show"],
         ["show", "a", "b"],
         ["register", "/no/such.safetensors"],
+        ["register"],
+        ["inspect", "No Such Name"],
+        ["diff", "a"],
+        ["export", "a", "b.pt"],
         ["policy", "set"],
         ["policy", "set", "--mode", "maim"],
         ["policy", "set", "--max-relative-dose", "-1"],
@@ -219,19 +224,18 @@ def test_usage_errors_are_json_if_asked(
         assert json.loads(capsys.readouterr().err)["code"] == "USAGE"
 
 
-@pytest.mark.parametrize(
-    "suffix", [".pt", ".pth", ".gguf", ".npz", ".npy", ".bin", ".PT", ".txt", ""]
-)
+@pytest.mark.parametrize("suffix", [".npy", ".bin", ".pkl", ".BIN", ".txt", ""])
 def test_other_formats_are_refused_with_the_way_out(
     suffix: str, fake: FakeDaemon, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Only .safetensors is taken; what a user may hold instead is told how to get there."""
+    """What can't be read is told how to get there, and what can."""
     file = tmp_path / f"joy{suffix}"
     file.write_bytes(b"x")
     assert run(["register", str(file)]) == 2
     shown = capsys.readouterr().err
     assert f"joy{suffix} is not taken" in shown
     assert "Save the vector as .safetensors" in shown
+    assert ".gguf, .npz, .pt, .pth are read, too" in shown
     assert fake.state.calls == []
 
 

@@ -12,7 +12,8 @@ from hotwirectl.main import run
 from hotwirectl.norms import view
 from hotwirectl.norms.table import FirstTokens, LayerNorms, NormTable, write
 from tests.fakes.fake_daemon import FakeDaemon, fake_daemon
-from tests.support.engine_models import SMOLLM2, TINY_LAYERS, TINY_WIDTH, make_tiny_llama, smollm2
+from tests.support.engine_models import SMOLLM2, TINY_LAYERS, TINY_WIDTH, smollm2
+from tests.support.tiny_lm import make_tiny_lm
 
 PROMPTS = "w1 w2 w3 w4 w5 w6 w7 w8 w9 w10 w11 w12\n\nw20 w21 w22 w23 w24 w25 w26 w27 w28\n"
 SHOWN = """\
@@ -66,16 +67,7 @@ def fake(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDaemo
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random Llama with a tokenizer that splits at spaces."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    make_tiny_llama(folder)
-    words = models.WordLevel({f"w{n}": n for n in range(100)}, unk_token="w0")
-    tokenizer = Tokenizer(words)
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
-    return folder
+    return make_tiny_lm(tmp_path_factory.mktemp("models") / "tiny")
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_a_steered_request() -> None:
 
 def test_a_swap_names_both_its_vectors() -> None:
     """The one whose component is taken, and the one that takes it over."""
-    receipt = receipt_of({"id": "joy", "layer": 11, "op": "swap", "target": "calm"})
+    receipt = receipt_of({"id": "joy", "layer": 11, "op": "swap", "to": "calm"})
     (op,) = receipt.ops
     assert (op.vector, op.revision) == ("joy", JOY)
     assert (op.target, op.target_revision) == ("calm", CALM)

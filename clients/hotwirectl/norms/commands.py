@@ -1,14 +1,13 @@
 """The commands for tables of norms: norms measure, norms import, norms show."""
 
-import contextlib
-import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 
 from hotwirectl.json_file import read_json
+from hotwirectl.layer_bases import BASES
 from hotwirectl.norms import foreign, plot, prompts, table, view
+from hotwirectl.progress import progress
 from hotwirectl.settings import Group, Settings, pass_settings
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -53,7 +52,7 @@ def measure_command(
     from hotwirectl.norms.measure import measure  # numpy, which no other command waits for
 
     given = prompts.read(file)
-    with _progress(given.texts) as texts:
+    with progress(given.texts, "measuring") as texts:
         found = measure(model, given, texts, **limits)
     _report(settings, found, out, "measured")
     if (median := (found.prompts or {})["median"]) < _SHORT:
@@ -66,7 +65,7 @@ def measure_command(
 @click.argument("file", type=_FILE)
 @click.option(
     "--layer-base",
-    type=click.Choice(foreign.BASES),
+    type=click.Choice(BASES),
     help="What entry 0 is: the output of block 0, or the embedding, as in transformers' tuple.",
 )
 @click.option("--model", type=_DIRECTORY, help="The model's directory; its config.json is read.")
@@ -126,13 +125,3 @@ def _report(settings: Settings, found: table.NormTable, out: Path | None, verb: 
         return
     table.write(found, out)
     settings.printer().result(found.form(), lambda: f"{view.line(found, verb)} to {out}")
-
-
-@contextlib.contextmanager
-def _progress(texts: tuple[str, ...]) -> Iterator[Iterable[str]]:
-    """Hands out the texts, with a bar on stderr if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield texts
-        return
-    with click.progressbar(texts, label="measuring", show_pos=True, file=sys.stderr) as bar:
-        yield bar

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hotwirectl.json_file import FormError
+from hotwirectl.layer_bases import OUTPUT
 from hotwirectl.norms.table import LayerNorms, NormTable, check_layers, layer_number, norm_value
 from hotwired import fingerprint
 
-OUTPUT = "output"
-HIDDEN_STATES = "hidden-states"
-BASES = (OUTPUT, HIDDEN_STATES)
 _STATED = "block-output"
 
 

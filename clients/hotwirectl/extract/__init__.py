@@ -1,0 +1,1 @@
+"""Makes a vector from prompts, on a model that is run here."""
