@@ -54,8 +54,8 @@ class Reconciler:
         self._store = store
         self._overtake = overtake
 
-    async def run(self) -> None:
-        """Runs until cancelled."""
+    async def run(self, alive: Callable[[], None] = lambda: None) -> None:
+        """Runs until cancelled. alive: called after each round that didn't fail."""
         scanned = 0.0
         while True:
             try:
@@ -63,6 +63,7 @@ class Reconciler:
                     scanned = time.monotonic()
                     self._fleet.scan()
                 self.step()
+                alive()
             except Exception:  # noqa: BLE001 -- without this loop, nothing would reach any node
                 get().exception("reconciling failed")
             await self._fleet.changed.wait(SCAN_SECONDS)

@@ -21,6 +21,7 @@ from hotwired.reconcile import Reconciler
 from hotwired.run_dir import check_socket_mode, private_umask, target_of
 from hotwired.services import SteeringService
 from hotwired.store import Store
+from hotwired.systemd import Notifier
 from hotwired.v1 import node_pb2 as public_pb2
 from hotwired.v1 import steering_service_pb2, steering_service_pb2_grpc
 
@@ -67,11 +68,15 @@ async def _running(config: Config, store: Store) -> AsyncIterator[None]:
     service = SteeringService(fleet, store, mutations, config.limits)
     checks = health.aio.HealthServicer()
     server = _server(config, service, checks)
-    tasks = [asyncio.create_task(mutations.reconciler.run())]
+    notifier = Notifier()
+    tasks = [asyncio.create_task(mutations.reconciler.run(notifier.alive))]
     await server.start()
     for name in ("", SERVICE):
         await checks.set(name, _SERVING)
-    tasks.append(asyncio.create_task(_watch_nodes(fleet, mutations.reconciler, checks)))
+    notifier.ready()
+    tasks.append(
+        asyncio.create_task(_watch_nodes(fleet, store, mutations.reconciler, checks, notifier))
+    )
     get().info(
         "serving",
         version=__version__,
@@ -85,6 +90,7 @@ async def _running(config: Config, store: Store) -> AsyncIterator[None]:
         yield
     finally:
         get().info("stopping")
+        notifier.stopping()
         await checks.enter_graceful_shutdown()
         service.stop()
         await server.stop(GRACE_SECONDS)
@@ -115,9 +121,13 @@ def _server(
 
 
 async def _watch_nodes(
-    fleet: Fleet, reconciler: Reconciler, checks: health.aio.HealthServicer
+    fleet: Fleet,
+    store: Store,
+    reconciler: Reconciler,
+    checks: health.aio.HealthServicer,
+    notifier: Notifier,
 ) -> None:
-    """Keeps the health of the fleet current."""
+    """Keeps the health of the fleet current, and the line that the service manager shows."""
     before = None
     while True:
         states = [outcome.state for _, outcome in reconciler.outcomes()]
@@ -125,6 +135,16 @@ async def _watch_nodes(
         if good is not before:
             await checks.set(NODES_SERVICE, _SERVING if good else _NOT_SERVING)
             before = good
+        notifier.status(_summary(store, states))
         await fleet.changed.wait(1.0)
         # A push fires many times; health can be a moment late.
         await asyncio.sleep(0.1)
+
+
+def _summary(store: Store, states: list[public_pb2.NodeState]) -> str:
+    desired = store.desired
+    there = states.count(public_pb2.NODE_STATE_CONVERGED)
+    return (
+        f"generation {desired.generation}, {len(desired.entries)} vectors, "
+        f"{there} of {len(states)} nodes converged"
+    )
