@@ -16,6 +16,7 @@ HotwireError
 │   ├── FieldMaskInvalid
 │   ├── PageInvalid
 │   ├── IntervalInvalid
+│   ├── BackupInvalid
 │   └── RequestInvalid
 ├── VectorNotFound           NOT_FOUND
 ├── ReceiptNotFound          NOT_FOUND
@@ -44,6 +45,7 @@ HotwireError
 ├── StartRefused             FAILED_PRECONDITION: the process does not start
 │   ├── DaemonLocked
 │   ├── StoreTooNew
+│   ├── StateNotEmpty
 │   ├── SocketInvalid
 │   ├── SocketInUse
 │   └── DirectoryUnsafe
@@ -154,6 +156,10 @@ class PageInvalid(InvalidInput):
 
 class IntervalInvalid(InvalidInput):
     """The interval between two samples is out of range."""
+
+
+class BackupInvalid(InvalidInput):
+    """The file is not a backup, or not a whole one."""
 
 
 class RequestInvalid(InvalidInput):
@@ -284,6 +290,10 @@ class DaemonLocked(StartRefused):
 
 class StoreTooNew(StartRefused):
     """The store was written by a newer version."""
+
+
+class StateNotEmpty(StartRefused):
+    """There is something in the directory that a backup would be restored to."""
 
 
 class SocketInvalid(StartRefused):

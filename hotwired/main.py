@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import grpc
 
-from hotwired import __version__, log, run_dir
+from hotwired import __version__, log, run_dir, state_commands
 from hotwired.config import Config, Limits, default_state_dir
 from hotwired.errors import HotwireError
 from hotwired.server import serve as run_daemon
@@ -95,6 +95,10 @@ def serve(
         log.get().error("not started", reason="OS_ERROR", error=str(exc))
         click.echo(f"hotwired: {exc}", err=True)
         sys.exit(1)
+
+
+main.add_command(state_commands.backup)
+main.add_command(state_commands.restore)
 
 
 @main.command()
