@@ -46,7 +46,7 @@ def _watched(client: Client, end: float, generation: int, count: int) -> ListNod
     response = client.list_nodes()
     while _lack(response, generation, count) and time.monotonic() + _PAUSE_SECONDS < end:
         time.sleep(_PAUSE_SECONDS)
-        response = client.list_nodes()
+        response = client.list_nodes(timeout=end - time.monotonic())
     return response
 
 
