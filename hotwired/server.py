@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import time
 from collections.abc import AsyncIterator
 
 import grpc
@@ -30,6 +31,8 @@ NODES_SERVICE = "hotwired.nodes"
 """The health of the fleet: SERVING if there is a node and none is away, disarmed or refusing."""
 
 GRACE_SECONDS = 5.0
+STUCK_SECONDS = 10.0
+"""How long every round of the reconcile loop may fail before the daemon says it isn't well."""
 
 _BAD_STATES = (
     public_pb2.NODE_STATE_UNREACHABLE,
@@ -127,14 +130,16 @@ async def _watch_nodes(
     checks: health.aio.HealthServicer,
     notifier: Notifier,
 ) -> None:
-    """Keeps the health of the fleet current, and the line that the service manager shows."""
-    before = None
+    """Keeps the health of daemon and fleet current, and the line that the service manager shows."""
+    said: dict[str, bool] = {}
     while True:
         states = [outcome.state for _, outcome in reconciler.outcomes()]
         good = bool(states) and not any(state in _BAD_STATES for state in states)
-        if good is not before:
-            await checks.set(NODES_SERVICE, _SERVING if good else _NOT_SERVING)
-            before = good
+        well = time.monotonic() - reconciler.last_round < STUCK_SECONDS
+        for name, state in {"": well, SERVICE: well, NODES_SERVICE: good}.items():
+            if said.get(name) is not state:
+                await checks.set(name, _SERVING if state else _NOT_SERVING)
+                said[name] = state
         notifier.status(_summary(store, states))
         await fleet.changed.wait(1.0)
         # A push fires many times; health can be a moment late.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hotwired.server import SERVICE
 from tests.daemon.harness import Daemon, Fleet, eventually
 
 DEPLOY = Path(__file__).parents[2] / "docs" / "deploy" / "systemd"
@@ -18,8 +19,9 @@ DEPLOY = Path(__file__).parents[2] / "docs" / "deploy" / "systemd"
 STUCK = """
 import sys, time
 from pathlib import Path
-from hotwired import main, reconcile
+from hotwired import main, reconcile, server
 
+server.STUCK_SECONDS = 0.5
 flag, how = Path(sys.argv.pop(1)), sys.argv.pop(1)
 step = reconcile.Reconciler.step
 
@@ -119,7 +121,10 @@ def test_a_daemon_that_cannot_start_is_never_ready(manager: Manager, fleet: Flee
 def test_a_loop_that_is_stuck_feeds_no_watchdog(
     manager: Manager, fleet: Fleet, short_dir: Path, how: str
 ) -> None:
-    """While its rounds block or fail, no WATCHDOG comes; when they pass again, it does."""
+    """While its rounds block or fail, no WATCHDOG comes; when they pass again, it does.
+
+    A daemon that can still answer says that it isn't well.
+    """
     flag = short_dir / "stuck"
     daemon = Daemon(short_dir)
     daemon.entry = ("-c", STUCK, str(flag), how)
@@ -132,9 +137,10 @@ def test_a_loop_that_is_stuck_feeds_no_watchdog(
         time.sleep(1.2)
         assert manager.count("WATCHDOG=1") == before
         if how == "fails":
-            assert daemon.health() == "SERVING"
+            assert daemon.health() == daemon.health(SERVICE) == "NOT_SERVING"
         flag.unlink()
         eventually(lambda: manager.count("WATCHDOG=1") > before)
+        eventually(lambda: daemon.health() == daemon.health(SERVICE) == "SERVING")
     finally:
         flag.unlink(missing_ok=True)
         daemon.close()
