@@ -35,6 +35,7 @@ def backup(out: Path, state_dir: Path | None) -> None:
     with _ending():
         if out == Path("-"):
             manifest = backups.write(source, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
         else:
             manifest = backups.to_file(source, out.absolute())
     click.echo(f"backup of {source} written ({_summary(manifest)})", err=True)

@@ -174,3 +174,11 @@ def test_both_units_share_user_and_directory() -> None:
 
     assert settings("hotwired.service") == settings("vllm-hotwire.conf")
     assert "RuntimeDirectoryPreserve=yes" in settings("hotwired.service")
+
+
+def test_the_unit_asks_for_what_the_daemon_tells() -> None:
+    """Also where there is no systemd to check it."""
+    lines = set((DEPLOY / "hotwired.service").read_text().splitlines())
+    assert {"Type=notify", "WatchdogSec=10s", "StateDirectory=hotwired"} <= lines
+    keys = [line.partition("=")[0] for line in lines if "=" in line and line[0] != "#"]
+    assert all(key.isalpha() for key in keys)

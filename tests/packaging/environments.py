@@ -52,13 +52,14 @@ def build_wheel(folder: Path, source: Path = ROOT) -> Path:
 
 def lowest(version: str) -> list[str]:
     """Returns the lower bound of each dependency as a pin, such as `grpcio==1.78`."""
-    bounds = dict(str(d).split(",", 1)[0].split(">=") for d in _dependencies())
+    bounds = dict(str(d).split(",", 1)[0].split(">=") for d in dependencies())
     if version in _FIRST_NUMPY:
         bounds["numpy"] = _FIRST_NUMPY[version]
     return [f"{name}=={bound}" for name, bound in bounds.items()]
 
 
-def _dependencies() -> list[str]:
+def dependencies() -> list[str]:
+    """Returns what the project needs without any extra."""
     found = project()["dependencies"]
     assert isinstance(found, list)
     return found

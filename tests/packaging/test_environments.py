@@ -11,6 +11,8 @@ import pytest
 
 from tests.packaging import environments
 
+TESTS = ("registry", "migrations", "policy", "vector_file", "hotwirectl_wait")
+TESTS += ("client_calls", "client_errors", "client_faults", "hotwirectl_commands")
 SMOKE = Path(__file__).with_name("smoke.py")
 
 
@@ -52,6 +54,28 @@ def test_the_daemon_runs(wheel: Path, tmp_path: Path, version: str, end: str) ->
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     check_versions(json.loads(ran.stdout), version, end)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("version", environments.VERSIONS[1:])
+def test_the_tests_of_daemon_and_clients_pass(tmp_path: Path, version: str) -> None:
+    """On the Pythons that the other tests don't run on, with the newest of what is needed."""
+    interpreter = environments.python(version)
+    if interpreter is None:
+        pytest.skip(f"no Python {version} here")
+    python = environments.fresh(tmp_path / "env", interpreter)
+    plugins = ("pytest", "pytest-asyncio", "pytest-timeout", "hypothesis")
+    environments.pip(python, "install", "--quiet", *environments.dependencies(), *plugins)
+    unit = [f"tests/unit/test_{name}.py" for name in TESTS]
+    ran = subprocess.run(
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/daemon", *unit],
+        cwd=environments.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr
 
 
 def check_versions(found: dict[str, str], version: str, end: str) -> None:
