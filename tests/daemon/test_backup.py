@@ -138,7 +138,7 @@ def test_under_load(fleet: Fleet, short_dir: Path) -> None:
     thread.start()
     eventually(lambda: daemon.generation() > 20)
     seen = []
-    for attempt in range(8):
+    for attempt in range(20):
         out = io.BytesIO()
         manifest = backup.write(daemon.state_dir, out)
         state_dir = short_dir / f"s{attempt}"

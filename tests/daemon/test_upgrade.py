@@ -6,8 +6,8 @@ from pathlib import Path
 
 from hotwired import backup
 from hotwired.restore import restore
-from hotwired.vector_file import canonical_bytes, parse_upload, revision_of
 from hotwired.v1 import steering_service_pb2 as pb
+from hotwired.vector_file import canonical_bytes, parse_upload, revision_of
 from tests.daemon.harness import Fleet, a_file
 
 SCRIPT = Path(__file__).parents[1] / "data" / "registry-v1.sql"
