@@ -31,6 +31,7 @@ def cells() -> list[object]:
     ]
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("version", "end"), cells())
 def test_the_daemon_runs(wheel: Path, tmp_path: Path, version: str, end: str) -> None:
     """Daemon, client and command line do their work, and no source of ours is deprecated there."""
@@ -50,26 +51,27 @@ def test_the_daemon_runs(wheel: Path, tmp_path: Path, version: str, end: str) ->
     )
     assert compiled.returncode == 0, compiled.stdout + compiled.stderr
     ran = subprocess.run(
-        [python, "-I", SMOKE], capture_output=True, text=True, timeout=110, check=False
+        [python, "-I", SMOKE], capture_output=True, text=True, timeout=240, check=False
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     check_versions(json.loads(ran.stdout), version, end)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("version", environments.VERSIONS[1:])
-def test_the_tests_of_daemon_and_clients_pass(tmp_path: Path, version: str) -> None:
+def test_the_tests_of_daemon_and_clients_pass(wheel: Path, tmp_path: Path, version: str) -> None:
     """On the Pythons that the other tests don't run on, with the newest of what is needed."""
     interpreter = environments.python(version)
     if interpreter is None:
         pytest.skip(f"no Python {version} here")
     python = environments.fresh(tmp_path / "env", interpreter)
     plugins = ("pytest", "pytest-asyncio", "pytest-timeout", "hypothesis")
-    environments.pip(python, "install", "--quiet", *environments.dependencies(), *plugins)
+    environments.pip(python, "install", "--quiet", str(wheel), *plugins)
     unit = [f"tests/unit/test_{name}.py" for name in TESTS]
+    cache = f"cache_dir={tmp_path / 'cache'}"
     ran = subprocess.run(
-        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/daemon", *unit],
+        [python, "-m", "pytest", "-q", "-o", cache, "tests/daemon", *unit],
         cwd=environments.ROOT,
         capture_output=True,
         text=True,
