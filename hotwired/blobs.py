@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
+from hotwired.durable import sync
 from hotwired.errors import BlobCorrupt
 from hotwired.log import get
 from hotwired.vector_file import revision_of
@@ -75,7 +76,7 @@ class BlobDir:
             with contextlib.suppress(OSError):
                 partial.unlink(missing_ok=True)
             raise
-        self._sync_directory()
+        sync(self.directory)
         self._sizes[revision] = len(data)
         self.unreadable.discard(revision)
         return True
@@ -132,13 +133,6 @@ class BlobDir:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-
-    def _sync_directory(self) -> None:
-        descriptor = os.open(self.directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     def _set_aside(self, revision: str, problem: str) -> None:
         self.unreadable.add(revision)

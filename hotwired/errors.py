@@ -16,6 +16,7 @@ HotwireError
 │   ├── FieldMaskInvalid
 │   ├── PageInvalid
 │   ├── IntervalInvalid
+│   ├── BackupInvalid
 │   └── RequestInvalid
 ├── NotIdentified            UNAUTHENTICATED: who calls is not known
 │   ├── CallerUnknown
@@ -54,6 +55,7 @@ HotwireError
 │   ├── ListenRefused
 │   ├── DaemonLocked
 │   ├── StoreTooNew
+│   ├── StateNotEmpty
 │   ├── SocketInvalid
 │   ├── SocketInUse
 │   └── DirectoryUnsafe
@@ -167,6 +169,10 @@ class PageInvalid(InvalidInput):
 
 class IntervalInvalid(InvalidInput):
     """The interval between two samples is out of range."""
+
+
+class BackupInvalid(InvalidInput):
+    """The file is not a backup, or not a whole one."""
 
 
 class RequestInvalid(InvalidInput):
@@ -341,6 +347,10 @@ class DaemonLocked(StartRefused):
 
 class StoreTooNew(StartRefused):
     """The store was written by a newer version."""
+
+
+class StateNotEmpty(StartRefused):
+    """There is something in the directory that a backup would be restored to."""
 
 
 class SocketInvalid(StartRefused):

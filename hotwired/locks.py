@@ -16,6 +16,9 @@ from hotwired.run_dir import (
     make_socket_folders,
 )
 
+STATE_LOCK = "lock"
+"""The file in a state directory that its daemon holds."""
+
 
 @contextmanager
 def claimed(config: Config) -> Iterator[None]:
@@ -28,16 +31,17 @@ def claimed(config: Config) -> Iterator[None]:
     make_shared(config.run_dir, inherits=True)
     make_socket_folders(config.socket)
     with ExitStack() as stack:
-        stack.enter_context(_locked(config.state_dir / "lock"))
+        stack.enter_context(locked(config.state_dir / STATE_LOCK))
         # Two daemons with the same nodes would undo each other's snapshots for ever.
-        stack.enter_context(_locked(config.run_dir / "daemon.lock"))
-        stack.enter_context(_locked(config.socket.with_name(config.socket.name + ".lock")))
+        stack.enter_context(locked(config.run_dir / "daemon.lock"))
+        stack.enter_context(locked(config.socket.with_name(config.socket.name + ".lock")))
         clear_stale(config.socket)
         yield
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Holds the lock of a file. Raises DaemonLocked if another process does, or OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:

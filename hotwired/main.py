@@ -11,7 +11,7 @@ from typing import Any
 import click
 import grpc
 
-from hotwired import __version__, config_text, log
+from hotwired import __version__, config_text, log, state_commands
 from hotwired.errors import ConfigInvalid, HotwireError
 from hotwired.options import config_option, in_force, setting_options
 from hotwired.server import serve as run_daemon
@@ -75,6 +75,10 @@ def show(*, config: Path | None, **_flags: Any) -> None:
 def sample_command() -> None:
     """Print a file with every setting, its default, and what it does."""
     click.echo(config_text.sample(), nl=False)
+
+
+main.add_command(state_commands.backup)
+main.add_command(state_commands.restore)
 
 
 @main.command()

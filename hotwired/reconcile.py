@@ -45,6 +45,7 @@ class Reconciler:
     """The loop that carries what the store desires to the nodes of the fleet.
 
     overtake: called with a node's generation that is newer than ours, to make ours newer still.
+    last_round: when a round last ended without failing, by time.monotonic().
     """
 
     def __init__(
@@ -53,9 +54,10 @@ class Reconciler:
         self._fleet = fleet
         self._store = store
         self._overtake = overtake
+        self.last_round = time.monotonic()
 
-    async def run(self) -> None:
-        """Runs until cancelled."""
+    async def run(self, alive: Callable[[], None] = lambda: None) -> None:
+        """Runs until cancelled. alive: called after each round that didn't fail."""
         scanned = 0.0
         while True:
             try:
@@ -63,6 +65,8 @@ class Reconciler:
                     scanned = time.monotonic()
                     self._fleet.scan()
                 self.step()
+                self.last_round = time.monotonic()
+                alive()
             except Exception:  # noqa: BLE001 -- without this loop, nothing would reach any node
                 get().exception("reconciling failed")
             await self._fleet.changed.wait(SCAN_SECONDS)

@@ -6,44 +6,27 @@ is one transaction that moves the generation by one.
 
 import errno
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import quote
 
 from google.protobuf.message import DecodeError
 
+from hotwired import migrations
 from hotwired import policy as policies
-from hotwired.errors import (
-    HotwireError,
-    StoreCorrupt,
-    StoreFull,
-    StoreTooNew,
-    StoreUnavailable,
-)
+from hotwired.errors import HotwireError, StoreCorrupt, StoreFull, StoreUnavailable
+from hotwired.log import get
 from hotwired.v1 import policy_pb2, vector_pb2
 
-SCHEMA_VERSION = 1
 FIRST_GENERATION = 1
 
 # The disk, the user's quota, the process's limit.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-_SCHEMA = """
-CREATE TABLE state (
-    id INTEGER PRIMARY KEY CHECK (id = 1), generation INTEGER NOT NULL, policy BLOB NOT NULL
-);
-CREATE TABLE vectors (
-    name TEXT PRIMARY KEY, revision TEXT NOT NULL, record BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE audit (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, generation INTEGER NOT NULL,
-    action TEXT NOT NULL, peer TEXT NOT NULL, vector TEXT NOT NULL, old TEXT NOT NULL,
-    new TEXT NOT NULL, detail TEXT NOT NULL
-);
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +66,13 @@ class Stored:
     policy: policy_pb2.Policy
     vectors: tuple[vector_pb2.Vector, ...]
 
+    @property
+    def blobs(self) -> dict[str, int]:
+        """The bytes of each revision that vectors point to or have as their canary."""
+        sizes = {vector.revision: vector.size_bytes for vector in self.vectors}
+        canaries = (vector.canary for vector in self.vectors if vector.HasField("canary"))
+        return sizes | {canary.revision: canary.size_bytes for canary in canaries}
+
 
 class Registry:
     """The database at a path. To be used by one thread at a time."""
@@ -96,7 +86,8 @@ class Registry:
         """Opens the database and returns what it holds.
 
         may_create: whether a new one is in order; if not, a missing or empty file is refused.
-        Raises StoreCorrupt or StoreTooNew and leaves the file as it is, or StoreUnavailable.
+        One of an older schema is brought to ours; a copy of it stays beside it. Raises StoreCorrupt
+        or StoreTooNew and leaves the file as it is, or StoreUnavailable.
         """
         if not may_create and (not self.path.exists() or self.path.stat().st_size == 0):
             raise StoreCorrupt(
@@ -104,14 +95,14 @@ class Registry:
                 f"the blobs to start anew",
                 metadata={"path": str(self.path)},
             )
-        with self._translated():
+        with _translated(self.path):
             self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-            self._check_version(self._db)
+            migrations.check(self._db, self.path)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
-            self._create(self._db)
+            self._bring_to_schema(self._db)
             self._inode = self.path.stat().st_ino
-            return self._load(self._db)
+            return _load(self._db, self.path)
 
     def close(self) -> None:
         """Closes the database."""
@@ -124,7 +115,7 @@ class Registry:
 
         Raises StoreFull, StoreUnavailable, or StoreCorrupt if the database is damaged.
         """
-        with self._translated(), self._transaction() as db:
+        with _translated(self.path), self._transaction() as db:
             moved = db.execute(
                 "UPDATE state SET generation = ? WHERE generation < ?",
                 (change.generation, change.generation),
@@ -144,62 +135,64 @@ class Registry:
             "SELECT time, generation, action, peer, vector, old, new, detail FROM audit ORDER BY id"
         ).fetchall()
 
-    def _check_version(self, db: sqlite3.Connection) -> None:
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-        metadata = {"path": str(self.path), "version": str(version)}
-        if version > SCHEMA_VERSION:
-            raise StoreTooNew(
-                f"{self.path} has schema {version}; this version knows {SCHEMA_VERSION}",
-                metadata=metadata,
+    def _bring_to_schema(self, db: sqlite3.Connection) -> None:
+        before = migrations.version_of(db)
+        if before == 0:
+            migrations.create(db, _fill)
+        elif before < migrations.newest():
+            copy = migrations.keep_copy(db, self.path)
+            migrations.upgrade(db)
+            get().info(
+                "registry upgraded",
+                path=str(self.path),
+                schema=migrations.newest(),
+                schema_before=before,
+                copy=str(copy),
             )
-        if version == 0 and tables:
-            raise StoreCorrupt(f"{self.path} is not hotwired's database", metadata=metadata)
-        if problems := [row[0] for row in db.execute("PRAGMA quick_check(1)") if row[0] != "ok"]:
-            raise StoreCorrupt(f"{self.path} is damaged: {problems[0]}", metadata=metadata)
-
-    def _create(self, db: sqlite3.Connection) -> None:
-        if db.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
-            return
-        policy = policies.stamped(policies.default(), FIRST_GENERATION, _now().timestamp())
-        # The version is in the same transaction: a crash leaves an empty file or a whole one.
-        db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};")
-        db.execute(
-            "INSERT INTO state VALUES (1, ?, ?)", (FIRST_GENERATION, policy.SerializeToString())
-        )
-        db.execute("COMMIT")
-
-    def _load(self, db: sqlite3.Connection) -> Stored:
-        row = db.execute("SELECT generation, policy FROM state").fetchone()
-        if row is None:
-            raise StoreCorrupt(f"{self.path} has no state", metadata={"path": str(self.path)})
-        records = db.execute("SELECT record FROM vectors ORDER BY name").fetchall()
-        return Stored(
-            generation=row[0],
-            policy=policy_pb2.Policy.FromString(row[1]),
-            vectors=tuple(vector_pb2.Vector.FromString(record) for (record,) in records),
-        )
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         # SQLite would go on writing to a file that was deleted, and tell everyone all is well.
         if self._db is None or self.path.stat().st_ino != self._inode:
             raise StoreUnavailable(f"{self.path} was replaced", metadata={"path": str(self.path)})
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with migrations.transaction(self._db):
             yield self._db
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError, DecodeError) as exc:
-            raise translated(exc, self.path) from exc
+
+def read(path: Path) -> Stored:
+    """Returns what a database holds that nobody has open; neither it nor its folder is changed.
+
+    Raises StoreTooNew, StoreCorrupt or StoreUnavailable.
+    """
+    uri = f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1"
+    with (
+        _translated(path),
+        closing(sqlite3.connect(uri, uri=True)) as db,
+        closing(sqlite3.connect(":memory:", isolation_level=None)) as scratch,
+    ):
+        migrations.check(db, path)
+        if migrations.version_of(db) == 0:
+            raise StoreCorrupt(f"{path} is empty", metadata={"path": str(path)})
+        db.backup(scratch)
+        migrations.upgrade(scratch)
+        return _load(scratch, path)
+
+
+def _fill(db: sqlite3.Connection) -> None:
+    policy = policies.stamped(policies.default(), FIRST_GENERATION, _now().timestamp())
+    db.execute("INSERT INTO state VALUES (1, ?, ?)", (FIRST_GENERATION, policy.SerializeToString()))
+
+
+def _load(db: sqlite3.Connection, path: Path) -> Stored:
+    row = db.execute("SELECT generation, policy FROM state").fetchone()
+    if row is None:
+        raise StoreCorrupt(f"{path} has no state", metadata={"path": str(path)})
+    records = db.execute("SELECT record FROM vectors ORDER BY name").fetchall()
+    return Stored(
+        generation=row[0],
+        policy=policy_pb2.Policy.FromString(row[1]),
+        vectors=tuple(vector_pb2.Vector.FromString(record) for (record,) in records),
+    )
 
 
 def _write(db: sqlite3.Connection, change: Change) -> None:
@@ -231,6 +224,14 @@ def _write(db: sqlite3.Connection, change: Change) -> None:
 
 def _detail(audit: Audit) -> dict[str, str]:
     return {**audit.detail, "caller": audit.caller} if audit.caller else dict(audit.detail)
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError, DecodeError) as exc:
+        raise translated(exc, path) from exc
 
 
 def translated(exc: Exception, path: Path) -> HotwireError:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import time
 from collections.abc import AsyncIterator
 
 import grpc
@@ -18,6 +19,7 @@ from hotwired.mutations import Mutations
 from hotwired.reconcile import Reconciler
 from hotwired.services import SteeringService
 from hotwired.store import Store
+from hotwired.systemd import Notifier
 from hotwired.tls import Certificates
 from hotwired.v1 import node_pb2 as public_pb2
 
@@ -25,6 +27,8 @@ NODES_SERVICE = "hotwired.nodes"
 """The health of the fleet: SERVING if there is a node and none is away, disarmed or refusing."""
 
 GRACE_SECONDS = 5.0
+STUCK_SECONDS = 10.0
+"""How long every round of the reconcile loop may fail before the daemon says it isn't well."""
 
 _BAD_STATES = (
     public_pb2.NODE_STATE_UNREACHABLE,
@@ -62,12 +66,16 @@ async def _running(config: Config, store: Store) -> AsyncIterator[None]:
     service = SteeringService(fleet, store, mutations, config.limits)
     checks = health.aio.HealthServicer()
     servers, bound = _servers(config, Served(service, checks))
-    tasks = [asyncio.create_task(mutations.reconciler.run())]
+    notifier = Notifier()
+    tasks = [asyncio.create_task(mutations.reconciler.run(notifier.alive))]
     for server in servers:
         await server.start()
     for name in ("", SERVICE):
         await checks.set(name, _SERVING)
-    tasks.append(asyncio.create_task(_watch_nodes(fleet, mutations.reconciler, checks)))
+    notifier.ready()
+    tasks.append(
+        asyncio.create_task(_watch_nodes(fleet, store, mutations.reconciler, checks, notifier))
+    )
     get().info(
         "serving",
         version=__version__,
@@ -82,6 +90,7 @@ async def _running(config: Config, store: Store) -> AsyncIterator[None]:
         yield
     finally:
         get().info("stopping")
+        notifier.stopping()
         await checks.enter_graceful_shutdown()
         service.stop()
         await asyncio.gather(*(server.stop(GRACE_SECONDS) for server in servers))
@@ -105,16 +114,32 @@ def _servers(config: Config, served: Served) -> tuple[list[grpc.aio.Server], str
 
 
 async def _watch_nodes(
-    fleet: Fleet, reconciler: Reconciler, checks: health.aio.HealthServicer
+    fleet: Fleet,
+    store: Store,
+    reconciler: Reconciler,
+    checks: health.aio.HealthServicer,
+    notifier: Notifier,
 ) -> None:
-    """Keeps the health of the fleet current."""
-    before = None
+    """Keeps the health of daemon and fleet current, and the line that the service manager shows."""
+    said: dict[str, bool] = {}
     while True:
         states = [outcome.state for _, outcome in reconciler.outcomes()]
         good = bool(states) and not any(state in _BAD_STATES for state in states)
-        if good is not before:
-            await checks.set(NODES_SERVICE, _SERVING if good else _NOT_SERVING)
-            before = good
+        well = time.monotonic() - reconciler.last_round < STUCK_SECONDS
+        for name, state in {"": well, SERVICE: well, NODES_SERVICE: good}.items():
+            if said.get(name) is not state:
+                await checks.set(name, _SERVING if state else _NOT_SERVING)
+                said[name] = state
+        notifier.status(_summary(store, states))
         await fleet.changed.wait(1.0)
         # A push fires many times; health can be a moment late.
         await asyncio.sleep(0.1)
+
+
+def _summary(store: Store, states: list[public_pb2.NodeState]) -> str:
+    desired = store.desired
+    there = states.count(public_pb2.NODE_STATE_CONVERGED)
+    return (
+        f"generation {desired.generation}, {len(desired.entries)} vectors, "
+        f"{there} of {len(states)} nodes converged"
+    )

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import ParamSpec, TypeVar
 from hotwired.blobs import BlobDir
 from hotwired.registry import Change, Registry, Stored, translated
 from hotwired.snapshot import Desired, Entry
-from hotwired.v1 import vector_pb2
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -37,7 +36,7 @@ class Store:
         """Reads what is stored and removes leftovers. Raises as Registry.open."""
         has_blobs = self._blobs.directory.is_dir() and any(self._blobs.directory.iterdir())
         stored = self._registry.open(may_create=not has_blobs)
-        self._blobs.open(_sizes(stored.vectors))
+        self._blobs.open(stored.blobs)
         self.desired = _desired(stored)
 
     def close(self) -> None:
@@ -132,10 +131,3 @@ def _dropped(before: Desired, after: Desired, change: Change) -> list[str]:
     entry = before.entries.get(name)
     had = entry.revisions if entry is not None else ()
     return [revision for revision in had if not after.names_of(revision)]
-
-
-def _sizes(vectors: Sequence[vector_pb2.Vector]) -> dict[str, int]:
-    """Returns the bytes of each revision that vectors point to or have as their canary."""
-    sizes = {vector.revision: vector.size_bytes for vector in vectors}
-    canaries = (vector.canary for vector in vectors if vector.HasField("canary"))
-    return sizes | {canary.revision: canary.size_bytes for canary in canaries}

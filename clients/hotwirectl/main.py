@@ -13,7 +13,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 import click
 
 from hotwire_client import HotwireError
-from hotwirectl import exit_codes, failures, policy, receipts, status, vector, vectors
+from hotwirectl import exit_codes, failures, policy, receipts, status, vector, vectors, wait
 from hotwirectl.completion import COMPLETE_VAR, PROGRAM, completion
 from hotwirectl.extract.command import extract
 from hotwirectl.formats import commands as formats
@@ -64,6 +64,7 @@ for _command in (
     norms,
     status.stats,
     status.nodes,
+    wait.wait,
     receipts.receipt,
     status.health,
     status.version,

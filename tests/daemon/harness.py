@@ -84,7 +84,12 @@ def refusal_of(error: Any) -> Refusal:
 
 
 class Daemon:
-    """`hotwired serve` under a directory, started, stopped and started again."""
+    """`hotwired serve` under a directory, started, stopped and started again.
+
+    entry: how Python is told to run the command; a test may put something before it.
+    """
+
+    entry: tuple[str, ...] = ("-m", "hotwired.main")
 
     def __init__(self, root: Path, *options: str) -> None:
         self.root = root
@@ -102,7 +107,7 @@ class Daemon:
         places = ("--run-dir", self.run_dir, "--state-dir", self.state_dir)
         with self._log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "hotwired.main", "serve", *map(str, places), *options],
+                [sys.executable, *self.entry, "serve", *map(str, places), *options],
                 env=environment,
                 stdout=log,
                 stderr=subprocess.PIPE,

@@ -90,7 +90,7 @@ def test_the_document_has_every_command_and_code() -> None:
     ["register", "list", "show", "delete", "inspect", "convert", "export", "diff", "extract",
      "vector", "vector set", "vector promote",
      "vector drop-canary", "policy", "policy show", "policy set", "off", "on",
-     "stats", "nodes", "receipt", "health", "version", "completion"],
+     "stats", "nodes", "wait", "receipt", "health", "version", "completion"],
 )  # fmt: skip
 def test_every_command_has_help_and_the_global_options(
     command: str, capsys: pytest.CaptureFixture[str]
