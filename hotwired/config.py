@@ -29,13 +29,16 @@ class Config:
     """Where the daemon lives.
 
     run_dir: where nodes put their sockets. state_dir: registry and blobs. socket: where the daemon
-    listens. log_level: "debug", "info", "warning" or "error".
+    listens. log_level: "debug", "info", "warning" or "error". log_file: where the log goes, None is
+    stdout. metrics_listen: where metrics are served, "HOST:PORT" or "unix:PATH"; empty is nowhere.
     """
 
     run_dir: Path
     state_dir: Path
     socket: Path
     log_level: str = "info"
+    log_file: Path | None = None
+    metrics_listen: str = ""
     limits: Limits = field(default_factory=Limits)
 
 

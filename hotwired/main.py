@@ -3,14 +3,16 @@
 import asyncio
 import platform
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
 import grpc
 
-from hotwired import __version__, log, run_dir
+from hotwired import __version__, log, run_dir, tracing
 from hotwired.config import Config, Limits, default_state_dir
 from hotwired.errors import HotwireError
+from hotwired.metrics.listen import parsed
 from hotwired.server import serve as run_daemon
 
 MIB = 1 << 20
@@ -50,6 +52,19 @@ def main() -> None:
     help="The least level that is logged.",
 )
 @click.option(
+    "--log-file",
+    envvar="HOTWIRED_LOG_FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where the log goes; opened anew on SIGHUP and when it was renamed.  [default: stdout]",
+)
+@click.option(
+    "--metrics-listen",
+    envvar="HOTWIRED_METRICS_LISTEN",
+    default="",
+    help="Where to serve metrics for Prometheus: 127.0.0.1:PORT, [::1]:PORT or unix:PATH.  "
+    "[default: nowhere]",
+)
+@click.option(
     "--max-vector-mib",
     envvar="HOTWIRED_MAX_VECTOR_MIB",
     type=click.IntRange(1, 4096),
@@ -71,6 +86,8 @@ def serve(
     state_dir: Path | None,
     listen: str | None,
     log_level: str,
+    log_file: Path | None,
+    metrics_listen: str,
     max_vector_mib: int,
     upload_stall_seconds: float,
 ) -> None:
@@ -83,10 +100,17 @@ def serve(
         max_uploads_bytes=2 * max_vector_mib * MIB,
         stall_seconds=upload_stall_seconds,
     )
-    config = _config(run_dir, state_dir, listen, log_level, limits)
+    config = replace(
+        _config(run_dir, state_dir, listen, log_level, limits),
+        log_file=log_file.absolute() if log_file else None,
+        metrics_listen=_metrics_listen(metrics_listen),
+    )
     log.configure(log_level)
     try:
-        asyncio.run(run_daemon(config))
+        if config.log_file is not None:
+            log.configure(log_level, config.log_file)
+        with tracing.configured(config.socket):
+            asyncio.run(run_daemon(config))
     except HotwireError as exc:
         log.get().error("not started", reason=exc.reason, error=exc.message)
         click.echo(f"hotwired: {exc.reason}: {exc.message}", err=True)
@@ -103,6 +127,13 @@ def version() -> None:
     click.echo(
         f"hotwired {__version__} (Python {platform.python_version()}, gRPC {grpc.__version__})"
     )
+
+
+def _metrics_listen(text: str) -> str:
+    try:
+        return str(parsed(text)) if text else ""
+    except ValueError as exc:
+        raise click.BadParameter(str(exc), param_hint="--metrics-listen") from None
 
 
 def _config(

@@ -9,22 +9,23 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
 
-from hotwired import __version__
+from hotwired import __version__, log
 from hotwired.config import Config
 from hotwired.decoding import Decoding
 from hotwired.fleet import Fleet
 from hotwired.library_calls import LibraryCalls
 from hotwired.locks import claimed
 from hotwired.log import get
+from hotwired.metrics.exposition import Exposition, served
 from hotwired.mutations import Mutations
 from hotwired.reconcile import Reconciler
+from hotwired.rpc import SERVICE
 from hotwired.run_dir import check_socket_mode, private_umask, target_of
 from hotwired.services import SteeringService
 from hotwired.store import Store
 from hotwired.v1 import node_pb2 as public_pb2
-from hotwired.v1 import steering_service_pb2, steering_service_pb2_grpc
+from hotwired.v1 import steering_service_pb2_grpc
 
-SERVICE = steering_service_pb2.DESCRIPTOR.services_by_name["SteeringService"].full_name
 NODES_SERVICE = "hotwired.nodes"
 """The health of the fleet: SERVING if there is a node and none is away, disarmed or refusing."""
 
@@ -48,11 +49,16 @@ async def serve(config: Config) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    if config.log_file is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, log.reopen)
     with claimed(config):
         store = Store(config.state_dir)
         store.open()
         try:
-            async with _running(config, store):
+            async with (
+                _running(config, store) as exposition,
+                served(exposition, config.metrics_listen),
+            ):
                 await stop.wait()
         finally:
             store.close()
@@ -61,7 +67,7 @@ async def serve(config: Config) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _running(config: Config, store: Store) -> AsyncIterator[None]:
+async def _running(config: Config, store: Store) -> AsyncIterator[Exposition]:
     fleet = Fleet(config.run_dir)
     mutations = Mutations(fleet, store)
     service = SteeringService(fleet, store, mutations, config.limits)
@@ -82,7 +88,7 @@ async def _running(config: Config, store: Store) -> AsyncIterator[None]:
         vectors=len(store.desired.entries),
     )
     try:
-        yield
+        yield Exposition(service.stats, store, mutations.reconciler)
     finally:
         get().info("stopping")
         await checks.enter_graceful_shutdown()
