@@ -61,7 +61,7 @@ def _made(socket: Path) -> "Tracer | None":
     try:
         from hotwired.otel import Tracer
     except ImportError as exc:
-        get().warning("no traces: hotwired[otel] is not installed", error=str(exc))
+        get().warning("traces off", error=f"hotwired[otel] is not installed: {exc}")
         return None
     return Tracer.to_collector(socket)
 
