@@ -14,7 +14,7 @@ import torch
 
 from hotwire_plugin import op
 from hotwire_plugin.layout import Spans, Steered, take_up
-from hotwire_plugin.log import named
+from hotwire_plugin.log import bare, named
 from hotwire_plugin.rows import NOT_PLACED, UNTOUCHED, ProgramError, ProgramRows
 
 logger = logging.getLogger("hotwire_plugin.fill")
@@ -238,6 +238,6 @@ class StepFill:
             reason,
             error,
             extra=named(
-                "request unsteered", request_id=request_id, reason=reason, error=str(error)
+                "request unsteered", request_id=bare(request_id), reason=reason, error=str(error)
             ),
         )

@@ -159,8 +159,8 @@ class Process:
         try:
             server.start()
         except (HotwireError, OSError) as error:
-            fault = named("not listening", path=str(path), error=str(error))
-            logger.error("no daemon can reach this process: %s", error, extra=fault)
+            unheard = named("not listening", path=str(path), error=str(error))
+            logger.error("no daemon can reach this process: %s", error, extra=unheard)
             return None
         logger.info("listening on %s", path, extra=named("listening", path=str(path)))
         return server

@@ -64,8 +64,10 @@ def _told(_logger: object, _method: str, line: EventDict) -> EventDict:
     """Names the event: what the record's `extra` calls it. Its text becomes the message."""
     record = line["_record"]
     line["message"] = line[_EVENT]
-    line.update({key: value for key, value in vars(record).items() if key not in _STANDARD})
-    line[_EVENT] = getattr(record, _EVENT, LIBRARY_EVENT)
+    # A library's own fields are not of our schema.
+    line[_EVENT] = LIBRARY_EVENT
+    if hasattr(record, _EVENT):
+        line.update({key: value for key, value in vars(record).items() if key not in _STANDARD})
     return line
 
 

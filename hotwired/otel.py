@@ -2,9 +2,11 @@
 
 import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from opentelemetry import trace
+from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -12,7 +14,6 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanProcessor
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from hotwired import __version__
-from hotwired.tracing import Metadata
 
 CLOSE_SECONDS = 2.0
 """How long the last spans may take to get away when the daemon stops."""
@@ -51,7 +52,7 @@ class Span:
         _PROPAGATOR.inject(carrier, trace.set_span_in_context(self._span))
         return tuple(carrier.items())
 
-    def below(self) -> trace.Context:
+    def below(self) -> Context:
         """Returns the context of a span below this one."""
         return trace.set_span_in_context(self._span)
 
@@ -82,9 +83,11 @@ class Tracer:
         """Returns one that sends in batches, from a thread of its own that nobody waits for."""
         return cls(BatchSpanProcessor(OTLPSpanExporter()), socket)
 
-    def server(self, method: str, metadata: Metadata) -> Span:
-        """Starts the span of a call that came in. method: "package.Service/Method"."""
-        carrier = {key: value for key, value in metadata if isinstance(value, str)}
+    def server(self, method: str, carrier: Mapping[str, str]) -> Span:
+        """Starts the span of a call that came in, below the one that its metadata carries.
+
+        method: "package.Service/Method".
+        """
         span = self._tracer.start_span(
             method,
             context=_PROPAGATOR.extract(carrier),

@@ -68,7 +68,10 @@ def _made(socket: Path) -> "Tracer | None":
 
 def started(method: str, metadata: Metadata) -> "Span | None":
     """Starts the span of an RPC, below its caller's, and returns it; None without traces."""
-    span = _tracer.server(method, metadata) if _tracer is not None else None
+    span = None
+    if _tracer is not None:
+        carrier = {key: value for key, value in metadata if isinstance(value, str)}
+        span = _tracer.server(method, carrier)
     _current.set(span)
     return span
 

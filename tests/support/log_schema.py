@@ -24,7 +24,6 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "span_id": {"pattern": "^[0-9a-f]{16}$"},
     "reason": {"pattern": "^([A-Z][A-Z0-9_]*)?$"},
     "code": {"pattern": "^[A-Z_]+$"},
-    "request_id": {"maxLength": 512},
 }
 _PLUGIN = {"pattern": r"^hotwire_plugin(\.|$)"}
 

@@ -187,7 +187,7 @@ def test_lines_through_fluent_bit() -> None:
         assert through_fluent_bit(text, "hotwire.vllm") == []
     assert through_fluent_bit(json.dumps(OURS), "hotwire.vllm") == [("hotwire.vllm", OURS)]
     told = [tag for tag, _ in through_fluent_bit(json.dumps(AUDIT), "hotwire.daemon")]
-    assert told == ["hotwire.daemon", "hotwire.audit"]
+    assert told == ["hotwire.daemon", "audit"]
 
 
 def test_fluent_bit_goes_by_our_fields() -> None:

@@ -4,6 +4,7 @@ import logging
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -22,7 +23,7 @@ TRACEPARENT = ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203
 
 
 @pytest.fixture
-def exporter() -> InMemorySpanExporter:
+def exporter() -> Iterator[InMemorySpanExporter]:
     """What the daemon's side traces."""
     made = InMemorySpanExporter()
     tracing.use(Tracer(SimpleSpanProcessor(made), Path("/run/hotwired.sock")))
@@ -109,7 +110,7 @@ def test_a_service_is_called_as_the_environment_says(monkeypatch: pytest.MonkeyP
     """OTEL_SERVICE_NAME beats ours."""
     monkeypatch.setenv("OTEL_SERVICE_NAME", "steering-eu")
     made = InMemorySpanExporter()
-    Tracer(SimpleSpanProcessor(made), Path("/x")).server(METHOD, ()).end("OK")
+    Tracer(SimpleSpanProcessor(made), Path("/x")).server(METHOD, {}).end("OK")
     (span,) = made.get_finished_spans()
     assert span.resource.attributes["service.name"] == "steering-eu"
 
