@@ -6,6 +6,7 @@ vector, generation, trace_id, span_id. Never a vector's bytes, never a request's
 
 import contextlib
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -87,7 +88,9 @@ def get() -> structlog.typing.FilteringBoundLogger:
 
 
 def _for_terminals() -> structlog.dev.ConsoleRenderer:
-    return structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    return structlog.dev.ConsoleRenderer(
+        colors=not os.environ.get("NO_COLOR"), exception_formatter=structlog.dev.plain_traceback
+    )
 
 
 def _with_logger(_logger: object, _method: str, line: EventDict) -> EventDict:

@@ -14,7 +14,7 @@ from hotwired.metrics.families import Family
 from hotwired.rpc_errors import subclasses
 
 # When a counter was made is of no use to us, and doubles the series of the text format.
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 _CALLERS_FAULT = frozenset(
