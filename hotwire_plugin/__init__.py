@@ -24,4 +24,7 @@ def register() -> None:
         process.registered = True
         install_all()
     except Exception:
-        logger.exception("hotwired is disarmed, vLLM serves on unsteered: register() failed")
+        logger.exception(
+            "hotwired is disarmed, vLLM serves on unsteered: register() failed",
+            extra={"event": "disarmed"},
+        )

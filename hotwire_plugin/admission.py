@@ -15,6 +15,7 @@ from hotwire_plugin import spec as specs
 from hotwire_plugin.availability import AVAILABILITY_REASONS, Arm, fallen_back
 from hotwire_plugin.decisions import KILL_SWITCH, NODE_DISARMED, Admitted, Ask, Decisions
 from hotwire_plugin.ledger import EngineCounters, Ledger, Uses
+from hotwire_plugin.log import bare, named
 from hotwire_plugin.op_forms import directions
 from hotwire_plugin.placement import MAX_PLACES_UNSEEN, MAX_SETS, Placement, count_sets
 from hotwire_plugin.program import CALLER_KEY, PROGRAM_KEY, SPEC_KEY, Program
@@ -274,25 +275,36 @@ class Admission:
             admitted.reason,
             admitted.message,
             "the default" if raw_spec is None else shown(raw_spec),
+            extra=named(
+                "request unsteered",
+                request_id=bare(request_id),
+                reason=admitted.reason,
+                error=admitted.message,
+            ),
         )
 
     def _log_traceback(self, request_id: str, exc: Exception) -> None:
         if not self._traceback_logged:
             self._traceback_logged = True
-            logger.error("admission failed on request %s", shown(request_id), exc_info=exc)
+            logger.error(
+                "admission failed on request %s",
+                shown(request_id),
+                exc_info=exc,
+                extra=named("admission failed", request_id=bare(request_id)),
+            )
 
 
 def _log_admitted(receipt: Receipt) -> None:
-    request_id = shown(receipt.request_id)
-    fields = {
-        "request_id": request_id,
-        "generation": receipt.generation,
-        "caller": shown(receipt.caller) if receipt.caller else "",
-        "outcome": receipt.outcome,
-        "ops": len(receipt.account.ops) if receipt.account else 0,
-        "relative_dose": receipt.account.relative_dose if receipt.account else None,
-    }
-    logger.info("request %s: %s", request_id, receipt.outcome, extra=fields)
+    fields = named(
+        "request admitted",
+        request_id=bare(receipt.request_id),
+        generation=receipt.generation,
+        caller=bare(receipt.caller),
+        outcome=receipt.outcome,
+        ops=len(receipt.account.ops) if receipt.account else 0,
+        relative_dose=receipt.account.relative_dose if receipt.account else None,
+    )
+    logger.info("request %s: %s", shown(receipt.request_id), receipt.outcome, extra=fields)
 
 
 def _uses(program: Program | None) -> Uses | None:

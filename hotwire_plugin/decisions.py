@@ -23,6 +23,7 @@ from hotwire_plugin.availability import (
     next_expiry,
     with_canaries,
 )
+from hotwire_plugin.log import named
 from hotwire_plugin.program import CALLER_KEY, SPEC_KEY, Program
 from hotwire_plugin.resolve import DeclinedError, Resolved, resolve
 from hotwire_plugin.shape import ModelShape
@@ -193,7 +194,8 @@ class Decisions:
         except DeclinedError as exc:
             if snapshot is own:
                 raise
-            logger.warning("a canary can't be used: %s: %s", exc.reason, exc.message)
+            fields = named("canary unusable", reason=exc.reason, error=exc.message)
+            logger.warning("a canary can't be used: %s: %s", exc.reason, exc.message, extra=fields)
             return resolve(spec, own, self._model, caller), fallen_back(arms)
 
 

@@ -14,6 +14,7 @@ import torch
 
 from hotwire_plugin import op
 from hotwire_plugin.layout import Spans, Steered, take_up
+from hotwire_plugin.log import bare, named
 from hotwire_plugin.rows import NOT_PLACED, UNTOUCHED, ProgramError, ProgramRows
 
 logger = logging.getLogger("hotwire_plugin.fill")
@@ -232,4 +233,12 @@ class StepFill:
 
     def _fail(self, request_id: str, reason: str, error: Exception) -> None:
         self.errors[reason] += 1
-        logger.error("request %s runs unsteered: %s: %s", request_id, reason, error)
+        logger.error(
+            "request %s runs unsteered: %s: %s",
+            request_id,
+            reason,
+            error,
+            extra=named(
+                "request unsteered", request_id=bare(request_id), reason=reason, error=str(error)
+            ),
+        )

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextvars import ContextVar
 from typing import Any
 
+from hotwire_plugin.log import named
 from hotwire_plugin.receipts import Foreseen
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ def note(foresee: Callable[[], Foreseen | None]) -> None:
         if (foreseen := foresee()) is not None:
             notes.append(foreseen)
     except Exception:
-        logger.exception("a response goes without its headers")
+        logger.exception("a response goes without its headers", extra=named("headers not set"))
 
 
 class ReceiptHeaders:
@@ -71,7 +72,7 @@ def _with_headers(message: Message, notes: list[Foreseen]) -> Message:
     try:
         return {**message, "headers": [*message.get("headers", ()), *_headers(notes)]}
     except Exception:
-        logger.exception("a response goes without its headers")
+        logger.exception("a response goes without its headers", extra=named("headers not set"))
         return message
 
 

@@ -19,7 +19,9 @@ from typing import Any, TypeVar
 import grpc
 
 from hotwire_plugin.blobs import BlobStore
+from hotwire_plugin.log import named
 from hotwire_plugin.snapshot import SnapshotHolder, snapshot_from_proto
+from hotwire_plugin.tracing import continued
 from hotwired.decoding import TRANSPORT_FACTOR, checked, undecoded
 from hotwired.errors import (
     DETAILS_KEY,
@@ -51,6 +53,7 @@ MAX_MESSAGE = 64 << 20
 
 MAX_CHUNK = 1 << 20
 
+_SERVICE = node_pb2.DESCRIPTOR.services_by_name["NodeService"].full_name
 _ROLES = {
     "frontend": public_pb2.NODE_ROLE_FRONTEND,
     "engine": public_pb2.NODE_ROLE_ENGINE,
@@ -115,13 +118,15 @@ def _rpc(method: _Method[_Request, _Response]) -> _Method[_Request, _Response]:
     @functools.wraps(method)
     def wrapped(self: "NodeService", request: _Request, context: grpc.ServicerContext) -> _Response:
         try:
-            return method(self, checked(request), context)
+            with continued(f"{_SERVICE}/{method.__name__}", context.invocation_metadata()):
+                return method(self, checked(request), context)
         except grpc.RpcError:
             raise  # the caller went away in the middle of its messages
         except Exception as exc:
             error = known(exc)
             if error is not exc:
-                logger.exception("%s failed", method.__name__)
+                failed = named("call failed", method=method.__name__)
+                logger.exception("%s failed", method.__name__, extra=failed)
             context.set_trailing_metadata(((DETAILS_KEY, to_status(error).SerializeToString()),))
             context.abort(error.code, error.message[:1000])
             raise

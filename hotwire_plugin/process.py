@@ -13,7 +13,7 @@ from hotwire_plugin.admission import Admission
 from hotwire_plugin.armed import sites_of
 from hotwire_plugin.blobs import BlobStore
 from hotwire_plugin.engine_role import EngineRole
-from hotwire_plugin.log import set_up_logging
+from hotwire_plugin.log import named, set_up_logging
 from hotwire_plugin.node_service import Node, NodeServer
 from hotwire_plugin.settings import settings_from
 from hotwire_plugin.shape import SITES, ModelShape
@@ -62,11 +62,12 @@ def standalone_for(identity: Identity) -> Standalone | None:
                 dtype=identity.dtype,
             )
         except HotwireError as error:
-            logger.error("vector %s is left out: %s", name, error)
+            fault = named("vector left out", vector=name, error=str(error))
+            logger.error("vector %s is left out: %s", name, error, extra=fault)
         else:
             vectors[name] = vector
-    named = {name: meta for name, meta in whole.snapshot.vectors.items() if name in vectors}
-    return Standalone(vectors, replace(whole.snapshot, vectors=named))
+    metas = {name: meta for name, meta in whole.snapshot.vectors.items() if name in vectors}
+    return Standalone(vectors, replace(whole.snapshot, vectors=metas))
 
 
 class Process:
@@ -158,9 +159,10 @@ class Process:
         try:
             server.start()
         except (HotwireError, OSError) as error:
-            logger.error("no daemon can reach this process: %s", error)
+            unheard = named("not listening", path=str(path), error=str(error))
+            logger.error("no daemon can reach this process: %s", error, extra=unheard)
             return None
-        logger.info("listening on %s", path)
+        logger.info("listening on %s", path, extra=named("listening", path=str(path)))
         return server
 
     def _node_for(self, identity: Identity) -> Node:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from hotwire_plugin.account import Account
+from hotwire_plugin.log import named
 from hotwire_plugin.program import (
     MAX_OPS_PER_LAYER,
     Program,
@@ -273,7 +274,8 @@ def _dosed(
         message = _dose_message(decision, policy)
         raise DeclinedError(decision.reason, message, decision.outcome, account)
     if decision.outcome in (dose.CLAMPED, dose.WARNED):
-        logger.warning("%s: %s", decision.outcome, _dose_message(decision, policy))
+        fields = named("dose over limit", outcome=decision.outcome)
+        logger.warning("%s: %s", decision.outcome, _dose_message(decision, policy), extra=fields)
     if decision.outcome == dose.CLAMPED:
         at = [contribution.layer for contribution in contributions]
         factors = [decision.factor_by_layer[layer] for layer in at]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from hotwire_plugin.log import named
 from hotwired.dose import DoseMode, DosePolicy
 from hotwired.errors import GenerationStale
 
@@ -135,7 +136,11 @@ class SnapshotHolder:
             try:
                 listener(snapshot)
             except Exception:
-                logger.exception("a listener failed on generation %d", snapshot.generation)
+                logger.exception(
+                    "a listener failed on generation %d",
+                    snapshot.generation,
+                    extra=named("listener failed", generation=snapshot.generation),
+                )
 
 
 def snapshot_from_proto(

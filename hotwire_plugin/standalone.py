@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hotwire_plugin.log import named
 from hotwire_plugin.snapshot import EnginePolicy, Snapshot, VectorMeta
 from hotwire_plugin.spec_error import shown
 from hotwired.dose import DoseMode, DosePolicy, usable_norm
@@ -72,10 +73,16 @@ def _load_vectors(path: Path) -> dict[str, VectorData]:
         try:
             vectors[file.stem] = _load_vector(file)
         except Exception as exc:  # noqa: BLE001 - torch.load raises many kinds; the others load
-            logger.error("vector file %s is left out: %s", ascii(str(file)), _why(exc))
+            why, fault = _why(exc), named("vector left out", path=str(file), error=_why(exc))
+            logger.error("vector file %s is left out: %s", ascii(str(file)), why, extra=fault)
         else:
-            logger.info("vector %s loaded", shown(file.stem))
+            loaded = named("vector loaded", vector=file.stem)
+            logger.info("vector %s loaded", shown(file.stem), extra=loaded)
     return vectors
+
+
+def _bad(setting: str) -> dict[str, Any]:
+    return named("setting unusable", setting=setting)
 
 
 def _why(exc: Exception) -> str:
@@ -86,7 +93,7 @@ def _files(path: Path) -> list[Path]:
     try:
         return sorted(path.glob("*.pt")) if path.is_dir() else [path]
     except OSError as exc:
-        logger.error("%s can't be read: %s", VECTORS, _why(exc))
+        logger.error("%s can't be read: %s", VECTORS, _why(exc), extra=_bad(VECTORS))
         return []
 
 
@@ -148,13 +155,23 @@ def _limit(asked: str, mode: str | None) -> tuple[DoseMode, float | None]:
     if asked == "warn":
         return DoseMode.WARN, 0.0  # so that every dose is over it, and logged
     if mode not in (None, "", "clamp", "reject"):
-        logger.error("%s=%s is neither clamp nor reject: reject", REL_DOSE_MODE, shown(mode))
+        logger.error(
+            "%s=%s is neither clamp nor reject: reject",
+            REL_DOSE_MODE,
+            shown(mode),
+            extra=_bad(REL_DOSE_MODE),
+        )
     try:
         limit = float(asked)
     except ValueError:
         limit = math.nan
     if not limit >= 0.0:
-        logger.error("%s=%s is no limit: nothing is steered", MAX_REL_DOSE, shown(asked))
+        logger.error(
+            "%s=%s is no limit: nothing is steered",
+            MAX_REL_DOSE,
+            shown(asked),
+            extra=_bad(MAX_REL_DOSE),
+        )
         return DoseMode.REJECT, 0.0
     dose_mode = DoseMode.CLAMP if mode == "clamp" else DoseMode.REJECT
     return dose_mode, limit if math.isfinite(limit) else None
@@ -163,7 +180,9 @@ def _limit(asked: str, mode: str | None) -> tuple[DoseMode, float | None]:
 def _load_norms(path: str | None) -> dict[int, float] | None:
     """Returns the reference norm by layer; empty without a table, None if it can't be read."""
     if not path:
-        logger.warning("%s is set without %s: no dose is measured", MAX_REL_DOSE, H_NORMS)
+        logger.warning(
+            "%s is set without %s: no dose is measured", MAX_REL_DOSE, H_NORMS, extra=_bad(H_NORMS)
+        )
         return {}
     try:
         table = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -171,9 +190,16 @@ def _load_norms(path: str | None) -> dict[int, float] | None:
             table = table["h_norms"]
         norms = {int(layer): float(norm) for layer, norm in table.items()}
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as exc:
-        logger.error("%s can't be read, nothing is steered: %s", H_NORMS, _why(exc))
+        logger.error(
+            "%s can't be read, nothing is steered: %s", H_NORMS, _why(exc), extra=_bad(H_NORMS)
+        )
         return None
     unusable = [layer for layer, norm in norms.items() if not usable_norm(norm)]
     if unusable:
-        logger.error("%s has no usable norm for layers %s", H_NORMS, shown(str(unusable)))
+        logger.error(
+            "%s has no usable norm for layers %s",
+            H_NORMS,
+            shown(str(unusable)),
+            extra=_bad(H_NORMS),
+        )
     return norms

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from hotwired import settings
 from hotwired.log import LEVELS
+from hotwired.metrics.listen import parsed as metrics_address
 from hotwired.run_dir import run_dir
 from hotwired.settings import setting
 
@@ -41,6 +42,11 @@ class Daemon:
         "~/.local/state/hotwired.",
     )
     log_level: str = setting(settings.choice(*LEVELS), "info", "The least level that is logged.")
+    log_file: Path | None = setting(
+        settings.place(),
+        None,
+        "Where the log goes; opened anew on SIGHUP and when it was renamed. Empty: stdout.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,20 @@ class Tcp:
     )
     reflection: bool = setting(
         settings.flag(), False, "Whether callers may ask which methods there are."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What Prometheus reads; docs/metrics.md has each metric."""
+
+    listen: str = setting(
+        settings.checked(
+            lambda text: str(metrics_address(text)),
+            'a loopback "HOST:PORT", "[::1]:PORT", "unix:PATH", or ""',
+        ),
+        "",
+        "Where metrics are served. Empty: nowhere.",
     )
 
 
@@ -164,6 +184,7 @@ class Config:
     daemon: Daemon = field(default_factory=Daemon)
     unix: Unix = field(default_factory=Unix)
     tcp: Tcp = field(default_factory=Tcp)
+    metrics: Metrics = field(default_factory=Metrics)
     limits: Limits = field(default_factory=Limits)
     rates: Rates = field(default_factory=Rates)
     quotas: Quotas = field(default_factory=Quotas)

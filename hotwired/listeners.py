@@ -16,12 +16,11 @@ from hotwired.config import Config
 from hotwired.decoding import TRANSPORT_FACTOR, Decoding
 from hotwired.errors import ListenRefused
 from hotwired.library_calls import LibraryCalls
+from hotwired.rpc import SERVICE
 from hotwired.run_dir import check_socket, socket_umask, target_of
 from hotwired.services import SteeringService
 from hotwired.tls import Certificates
-from hotwired.v1 import steering_service_pb2, steering_service_pb2_grpc
-
-SERVICE = steering_service_pb2.DESCRIPTOR.services_by_name["SteeringService"].full_name
+from hotwired.v1 import steering_service_pb2_grpc
 
 _TCP_OPTIONS = (
     # What a caller may have under way on one connection.

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import grpc
 
-from hotwired import __version__, config_text, log, state_commands
+from hotwired import __version__, config_text, log, state_commands, tracing
 from hotwired.errors import ConfigInvalid, HotwireError
 from hotwired.options import config_option, in_force, setting_options
 from hotwired.server import serve as run_daemon
@@ -32,9 +32,13 @@ def serve(*, config: Path | None, **_flags: Any) -> None:
     """
     with _explained():
         found = in_force(config).config
-    log.configure(found.daemon.log_level)
+    level, file = found.daemon.log_level, found.daemon.log_file
+    log.configure(level)
     try:
-        asyncio.run(run_daemon(found))
+        if file is not None:
+            log.configure(level, file)
+        with tracing.configured(found.socket):
+            asyncio.run(run_daemon(found))
     except HotwireError as exc:
         log.get().error("not started", reason=exc.reason, error=exc.message)
         click.echo(f"hotwired: {exc.reason}: {exc.message}", err=True)

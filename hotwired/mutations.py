@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from hotwired import audits, expiry, names, policy, vectors
+from hotwired import audits, expiry, names, policy, tracing, vectors
 from hotwired.errors import MutationTimeout, QuotaExceeded
 from hotwired.fleet import Fleet
 from hotwired.log import get
+from hotwired.metrics.counted import changes
 from hotwired.node_link import NodeLink
 from hotwired.plan import Outcome, is_settled
 from hotwired.reconcile import Reconciler
@@ -297,8 +298,10 @@ class Mutations:
                 raise error
 
     async def _apply(self, change: Change, blob: tuple[str, bytes] | None = None) -> None:
+        tracing.remember(change.generation)
         await self._store.apply(change, blob)
         audit = change.audit
+        changes.labels(audit.action).inc()
         get().info(
             "audit",
             action=audit.action,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 
+from hotwired import tracing
 from hotwired.errors import HotwireError, NodeUnreachable, RemoteError
 from hotwired.node.v1 import node_pb2, node_pb2_grpc
 from hotwired.rpc_errors import from_rpc_error
@@ -23,6 +24,8 @@ CHUNK = 1 << 20
 CALL_SECONDS = 2.0
 """The time a node has for a call that moves no vector."""
 
+_SERVICE = node_pb2.DESCRIPTOR.services_by_name["NodeService"].full_name
+_STAGE, _COMMIT = f"{_SERVICE}/Stage", f"{_SERVICE}/Commit"
 _LONGEST_BACKOFF = 2.0
 _OPTIONS = (
     ("grpc.max_receive_message_length", 64 << 20),
@@ -132,8 +135,10 @@ class NodeLink:
         end = time.monotonic() + seconds
         async with self._locked(seconds):
             messages = _stage_messages(revision, data, validate_only=validate_only)
-            call = self._stub.Stage(messages, timeout=max(0.001, end - time.monotonic()))
-            held = (await self._answer(call)).already_held
+            left = max(0.001, end - time.monotonic())
+            with tracing.call(_STAGE, self.name) as metadata:
+                call = self._stub.Stage(messages, timeout=left, metadata=metadata)
+                held = (await self._answer(call)).already_held
             if not validate_only:
                 self.held.add(revision)
                 self.rejected.pop(revision, None)
@@ -145,7 +150,10 @@ class NodeLink:
             raise NodeUnreachable(f"{self.name} was not described yet")
         boot_id = self.boot_id
         request = node_pb2.CommitRequest(snapshot=snapshot, boot_id=boot_id)
-        answer = await self._answer(self._stub.Commit(request, timeout=CALL_SECONDS))
+        cause = tracing.cause_of(snapshot.generation)
+        with tracing.call(_COMMIT, self.name, cause) as metadata:
+            call = self._stub.Commit(request, timeout=CALL_SECONDS, metadata=metadata)
+            answer = await self._answer(call)
         if self.boot_id == boot_id:
             self.described.generation = answer.generation
             self.committed = key

@@ -17,6 +17,8 @@ _FLAGS: dict[str, tuple[str, Callable[[Any], object]]] = {
     "state_dir": ("daemon.state_dir", lambda path: str(path.absolute())),
     "listen": ("unix.listen", str),
     "log_level": ("daemon.log_level", str),
+    "log_file": ("daemon.log_file", lambda path: str(path.absolute())),
+    "metrics_listen": ("metrics.listen", str),
     "max_vector_mib": ("limits.max_vector_bytes", lambda mib: mib << 20),
     "upload_stall_seconds": ("limits.stall_seconds", float),
     "tcp_listen": ("tcp.listen", str),
@@ -63,6 +65,19 @@ _OPTIONS = (
         envvar="HOTWIRED_LOG_LEVEL",
         type=click.Choice(log.LEVELS, case_sensitive=False),
         help="The least level that is logged.  [default: info]",
+    ),
+    click.option(
+        "--log-file",
+        envvar="HOTWIRED_LOG_FILE",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Where the log goes; opened anew on SIGHUP and when it was renamed.  "
+        "[default: stdout]",
+    ),
+    click.option(
+        "--metrics-listen",
+        envvar="HOTWIRED_METRICS_LISTEN",
+        help="Where to serve metrics for Prometheus: 127.0.0.1:PORT, [::1]:PORT or unix:PATH.  "
+        "[default: nowhere]",
     ),
     click.option(
         "--max-vector-mib",

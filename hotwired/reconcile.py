@@ -19,6 +19,7 @@ from hotwired.errors import (
 )
 from hotwired.fleet import Fleet
 from hotwired.log import get
+from hotwired.metrics.counted import refused
 from hotwired.node.v1 import node_pb2
 from hotwired.node_link import NodeLink, Refusal, stage_seconds
 from hotwired.plan import Outcome, Plan, outcomes
@@ -161,6 +162,7 @@ class Reconciler:
         except HotwireError as exc:
             link.commit_refusal = Refusal(exc.reason, exc.message, time.monotonic())
             link.described_at = 0.0
+            refused("snapshot", exc)
             get().warning(
                 "node refused a snapshot", node=link.name, reason=exc.reason, error=exc.message
             )
@@ -182,6 +184,7 @@ class Reconciler:
             raise
         except HotwireError as exc:
             link.rejected[revision] = Refusal(exc.reason, exc.message, time.monotonic())
+            refused("vector", exc)
             get().warning(
                 "node refused a vector",
                 node=link.name,

@@ -10,11 +10,16 @@ from typing import Any, NoReturn, TypeVar
 import grpc
 import structlog
 
+from hotwired import tracing
 from hotwired.accounts import current
 from hotwired.decoding import checked
 from hotwired.errors import DETAILS_KEY, HotwireError, known, to_status
 from hotwired.log import get
+from hotwired.metrics.counted import rpc_duration
 from hotwired.staging import Caller
+from hotwired.v1 import steering_service_pb2
+
+SERVICE = steering_service_pb2.DESCRIPTOR.services_by_name["SteeringService"].full_name
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -82,6 +87,9 @@ async def _call(method: str, context: Context) -> AsyncIterator[_Call]:
     # Asked for now: of a call that was cancelled, gRPC reads freed memory.
     peer, account = context.peer(), current()
     structlog.contextvars.clear_contextvars()
+    span = tracing.started(f"{SERVICE}/{method}", context.invocation_metadata() or ())
+    if span is not None:
+        note(trace_id=span.trace_id, span_id=span.span_id)
     call = _Call()
     code, reason = "OK", ""
     try:
@@ -97,16 +105,18 @@ async def _call(method: str, context: Context) -> AsyncIterator[_Call]:
         if call.error is not exc:
             get().exception("internal error", method=method)
     finally:
-        duration = round((time.monotonic() - started) * 1000, 3)
+        seconds = time.monotonic() - started
+        rpc_duration.labels(method, code).observe(seconds)
         get().info(
             "rpc",
             method=method,
             code=code,
             reason=reason,
-            duration_ms=duration,
+            duration_ms=round(seconds * 1000, 3),
             peer=peer,
             caller=account.name,
         )
+        tracing.ended(span, code, structlog.contextvars.get_contextvars())
         structlog.contextvars.clear_contextvars()
 
 

@@ -4,19 +4,21 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import grpc
 from grpc_health.v1 import health, health_pb2  # type: ignore[import-untyped]
 
-from hotwired import __version__, listeners
+from hotwired import __version__, listeners, log
 from hotwired.config import Config
 from hotwired.fleet import Fleet
-from hotwired.listeners import SERVICE, Served
+from hotwired.listeners import Served
 from hotwired.locks import claimed
 from hotwired.log import get
+from hotwired.metrics.exposition import Exposition, served
 from hotwired.mutations import Mutations
 from hotwired.reconcile import Reconciler
+from hotwired.rpc import SERVICE
 from hotwired.services import SteeringService
 from hotwired.store import Store
 from hotwired.systemd import Notifier
@@ -35,6 +37,7 @@ _BAD_STATES = (
     public_pb2.NODE_STATE_DISARMED,
     public_pb2.NODE_STATE_REJECTED,
 )
+_hangup_calls: list[Callable[[], None]] = []
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -47,11 +50,16 @@ async def serve(config: Config) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    if config.daemon.log_file is not None:
+        _on_hangup(log.reopen)
     with claimed(config):
         store = Store(config.state_dir)
         store.open()
         try:
-            async with _running(config, store):
+            async with (
+                _running(config, store) as exposition,
+                served(exposition, config.metrics.listen),
+            ):
                 await stop.wait()
         finally:
             store.close()
@@ -60,7 +68,7 @@ async def serve(config: Config) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _running(config: Config, store: Store) -> AsyncIterator[None]:
+async def _running(config: Config, store: Store) -> AsyncIterator[Exposition]:
     fleet = Fleet(config.run_dir)
     mutations = Mutations(fleet, store)
     service = SteeringService(fleet, store, mutations, config.limits)
@@ -87,7 +95,7 @@ async def _running(config: Config, store: Store) -> AsyncIterator[None]:
         vectors=len(store.desired.entries),
     )
     try:
-        yield
+        yield Exposition(service.stats, store, mutations.reconciler)
     finally:
         get().info("stopping")
         notifier.stopping()
@@ -108,9 +116,16 @@ def _servers(config: Config, served: Served) -> tuple[list[grpc.aio.Server], str
     certificates = Certificates(config.tcp)
     tcp, port = listeners.on_tcp(config, served, certificates)
     # Files that have changed are seen anyway; the signal reads them also if they seem not to have.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificates.look_again)
+    _on_hangup(certificates.look_again)
     host = config.tcp.listen.rpartition(":")[0]
     return [*servers, tcp], f"{host}:{port}"
+
+
+def _on_hangup(call: Callable[[], None]) -> None:
+    """Has SIGHUP make a call, besides those that it makes already."""
+    _hangup_calls.append(call)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, lambda: [each() for each in _hangup_calls])
 
 
 async def _watch_nodes(

@@ -14,14 +14,15 @@ from hotwired.accounts import current
 from hotwired.config import Limits
 from hotwired.errors import HotwireError, IntervalInvalid, PageInvalid, ShuttingDown
 from hotwired.fleet import Fleet
-from hotwired.mutations import Mutations, Result
+from hotwired.metrics.counted import push
+from hotwired.mutations import Mutations, Registered, Result
 from hotwired.node_link import NodeLink
 from hotwired.plan import Outcome
 from hotwired.policy import timestamp
 from hotwired.rpc import Context, caller, note, streaming, unary
 from hotwired.stats import StatsCollector
 from hotwired.store import Store
-from hotwired.upload import Uploads, invalid
+from hotwired.upload import Upload, Uploads, invalid
 from hotwired.v1 import node_pb2 as public_pb2
 from hotwired.v1 import steering_service_pb2 as pb
 from hotwired.v1 import steering_service_pb2_grpc, vector_pb2
@@ -43,7 +44,7 @@ class SteeringService(steering_service_pb2_grpc.SteeringServiceServicer):
         self._mutations = mutations
         self._limits = limits
         self._uploads = Uploads(limits)
-        self._stats = StatsCollector(fleet, store, mutations.reconciler)
+        self.stats = StatsCollector(fleet, store, mutations.reconciler)
 
     def stop(self) -> None:
         """Ends watches and uploads, and lets no caller wait for nodes any more."""
@@ -56,9 +57,11 @@ class SteeringService(steering_service_pb2_grpc.SteeringServiceServicer):
         self, request_iterator: AsyncIterator[pb.RegisterVectorRequest], context: Context
     ) -> pb.RegisterVectorResponse:
         who = caller(context, self._limits.default_deadline_seconds)
-        upload = await self._uploads.receive(request_iterator, current().take_upload)
-        note(vector=upload.vector.name)
-        done = await self._mutations.register(upload, who)
+        with push() as under_way:
+            upload = await self._uploads.receive(request_iterator, current().take_upload)
+            note(vector=upload.vector.name)
+            done = await self._mutations.register(upload, who)
+            under_way.outcome = _push_outcome(upload, done)
         note(generation=done.result.generation)
         return pb.RegisterVectorResponse(
             vector=done.vector, unchanged=done.unchanged, **_result_fields(done.result)
@@ -139,7 +142,7 @@ class SteeringService(steering_service_pb2_grpc.SteeringServiceServicer):
 
     @unary
     async def Stats(self, request: pb.StatsRequest, context: Context) -> pb.StatsResponse:
-        return pb.StatsResponse(stats=await self._stats.sample())
+        return pb.StatsResponse(stats=await self.stats.sample())
 
     @streaming
     async def WatchStats(
@@ -149,7 +152,7 @@ class SteeringService(steering_service_pb2_grpc.SteeringServiceServicer):
         if not 0.1 <= seconds <= 3600:
             raise invalid(IntervalInvalid, "interval_seconds", "Must be 0.1 to 3600, or 0 for 1.")
         while not self._stopping.is_set():
-            yield pb.WatchStatsResponse(stats=await self._stats.sample())
+            yield pb.WatchStatsResponse(stats=await self.stats.sample())
             try:
                 async with asyncio.timeout(seconds):
                     await self._stopping.wait()
@@ -169,6 +172,14 @@ class SteeringService(steering_service_pb2_grpc.SteeringServiceServicer):
     ) -> pb.ListNodesResponse:
         nodes = [_node(link, outcome) for link, outcome in self._mutations.reconciler.outcomes()]
         return pb.ListNodesResponse(nodes=nodes, generation=self._store.desired.generation)
+
+
+def _push_outcome(upload: Upload, done: Registered) -> str:
+    if upload.validate_only:
+        return "validated"
+    if not done.result.converged:
+        return "pending"
+    return "unchanged" if done.unchanged else "converged"
 
 
 def _result_fields(result: Result) -> dict[str, Any]:

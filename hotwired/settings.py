@@ -125,6 +125,16 @@ def texts(pattern: str, allowed: str) -> Kind[tuple[str, ...]]:
     return Kind(f"a list, each {allowed}", read, write)
 
 
+def checked(check: Callable[[str], str], allowed: str) -> Kind[str]:
+    """A text that a function takes, which raises ValueError for others; none if empty."""
+
+    def read(value: object) -> str:
+        found = cast(str, _of(str, value))
+        return check(found) if found else ""
+
+    return Kind(allowed, read, quoted)
+
+
 def place() -> Kind[Path | None]:
     """An absolute path; none if empty."""
 

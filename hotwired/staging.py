@@ -11,8 +11,10 @@ from hotwired.errors import (
     NodeStandalone,
     NodeUnreachable,
     RoleMissing,
+    known,
 )
 from hotwired.fleet import Fleet, Instance
+from hotwired.metrics.counted import refused
 from hotwired.node_link import NodeLink, stage_seconds
 from hotwired.snapshot import misfit
 from hotwired.store import Store
@@ -114,6 +116,8 @@ def _rejected(refusals: list[tuple[NodeLink, BaseException]]) -> BaseException:
     link, exc = refusals[0]
     if not isinstance(exc, HotwireError):
         return exc
+    for _, refusal in refusals:
+        refused("vector", known(refusal))
     more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
     return NodeRejected(
         f"node {link.name} refused the vector: {exc.message[:400]}{more}",

@@ -10,6 +10,7 @@ from typing import Any
 
 import wrapt
 
+from hotwire_plugin.log import named
 from hotwire_plugin.process import process
 
 logger = logging.getLogger("hotwire_plugin.engine_seam")
@@ -59,6 +60,9 @@ def when_imported(module: str, install: Callable[[ModuleType], None]) -> None:
             install(loaded)
         except Exception as error:
             process.disarm(f"{module}: {error}")
-            logger.exception("hotwired is disarmed, vLLM serves on unsteered")
+            logger.exception(
+                "hotwired is disarmed, vLLM serves on unsteered",
+                extra=named("disarmed", error=f"{module}: {error}"),
+            )
 
     wrapt.register_post_import_hook(guarded, module)

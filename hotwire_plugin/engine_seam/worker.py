@@ -12,6 +12,7 @@ from hotwire_plugin.engine_seam import runner_v1, runner_v2
 from hotwire_plugin.engine_seam.identity import identity_of, refused_feature, streams_of
 from hotwire_plugin.engine_seam.patch import replace
 from hotwire_plugin.layers import NotSteerable
+from hotwire_plugin.log import named
 from hotwire_plugin.process import process
 from hotwire_plugin.worker import WorkerRole, WorkerSizes
 
@@ -41,7 +42,10 @@ def _then_arm(inner: Callable[..., Any]) -> Callable[..., Any]:
             known = isinstance(error, NotSteerable)
             process.disarm(str(error) if known else f"{type(error).__name__}: {error}")
             logger.error(
-                "hotwired is disarmed, the model serves on unsteered: %s", error, exc_info=not known
+                "hotwired is disarmed, the model serves on unsteered: %s",
+                error,
+                exc_info=not known,
+                extra=named("disarmed", error=str(error)),
             )
         process.serve(_identity(self), "worker")
         return result

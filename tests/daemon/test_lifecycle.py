@@ -204,3 +204,5 @@ def test_callers_that_go_away_at_any_moment(fleet: Fleet) -> None:
     assert daemon.process.stderr is not None
     # gRPC itself may report that an answer came too late; nothing of ours may have failed.
     assert not re.search(rb'File ".*/hotwired/', daemon.process.stderr.read())
+    for line in daemon.log("library message"):
+        assert not re.search(r'File ".*/hotwired/', line.get("exception", "") + line["message"])

@@ -156,7 +156,7 @@ def test_each_that_asks_has_one_line(caplog: pytest.LogCaptureFixture) -> None:
     assert steered.getMessage() == "request 'r': steered"
     fields = steered.__dict__
     assert (fields["generation"], fields["outcome"], fields["ops"]) == (1, "steered", 1)
-    assert (fields["caller"], fields["relative_dose"]) == ("'team\\n'", 0.2)
+    assert (fields["caller"], fields["relative_dose"]) == ("team\\n", 0.2)
 
 
 def test_a_finished_request_says_how_many_tokens() -> None:

@@ -1,0 +1,1 @@
+"""Prometheus metrics of the daemon and of what its nodes report."""
