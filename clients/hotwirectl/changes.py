@@ -22,10 +22,12 @@ def report(
     revision: str = "",
     facts: Sequence[str] = (),
     dry_run: bool = False,
+    name: str | None = None,
 ) -> None:
     """Prints what was done, such as `vector/joy registered (revision ..., generation 7, ...)`.
 
     facts: more of them, after the revision.
+    name: what `-o name` prints, by default the first word of `what`.
 
     Raises:
         failures.CommandFailedError: Not every node uses the change yet.
@@ -37,7 +39,9 @@ def report(
         views.outcome(response.nodes),
     ]
     printer = settings.printer()
-    printer.result(response, lambda: f"{what} ({', '.join(said)})")
+    printer.result(
+        response, lambda: f"{what} ({', '.join(said)})", names=[name or what.split(maxsplit=1)[0]]
+    )
     if not response.converged and not dry_run:
         raise failures.CommandFailedError(
             failures.not_converged(response.generation, response.nodes)

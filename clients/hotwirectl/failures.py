@@ -89,11 +89,11 @@ def of_usage(error: click.ClickException) -> Failure:
     )
 
 
-def of_unexpected(error: Exception) -> Failure:
+def of_unexpected(error: BaseException) -> Failure:
     """Returns the failure for an exception that nothing else accounts for."""
     return Failure(
         code="UNEXPECTED",
-        reason=type(error).__name__,
+        reason=getattr(error, "reason", type(error).__name__),
         message=str(error) or "something unexpected",
         exit_code=exit_codes.UNEXPECTED,
         hint="HOTWIRE_DEBUG=1 shows where",

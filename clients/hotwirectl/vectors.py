@@ -4,16 +4,17 @@ from pathlib import Path
 
 import click
 
-from hotwire_client import Client, HotwireError, Vector
-from hotwirectl import changes, views
-from hotwirectl.settings import Command, Settings, pass_settings
+from hotwire_client import Client, NotFoundError, Vector
+from hotwirectl import changes, views, watch
+from hotwirectl.listings import VECTORS
+from hotwirectl.names import vector_argument
+from hotwirectl.settings import RESOURCES, Command, Settings, pass_settings
 from hotwirectl.terms import canary_option, ttl_option
 from hotwired.v1.steering_service_pb2 import ListVectorsResponse
 
 _SUFFIX = ".safetensors"
 _MIN_PREFIX = 8
 _REVISION_LENGTH = 64
-_COMPLETION_SECONDS = 1.0
 
 # What the formats that people hold vectors in need before they can be registered.
 _OTHER_FORMATS = {
@@ -28,18 +29,12 @@ _OTHER_FORMATS = {
 }
 
 
-def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Returns the registered names that begin so, or none if the daemon does not answer."""
-    del param
-    settings = ctx.find_root().ensure_object(Settings)
-    try:
-        with settings.client(timeout=_COMPLETION_SECONDS) as client:
-            return [v.name for v in client.list_vectors() if v.name.startswith(incomplete)]
-    except (HotwireError, click.UsageError):
-        return []
-
-
-@click.command("register", cls=Command)
+@click.command(
+    "register",
+    cls=Command,
+    formats=RESOURCES,
+    example="hotwirectl register joy.safetensors --ttl 24h",
+)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--name", help="The vector's name.  [default: the file's name up to its suffix]")
 @click.option("--model", default="", help="The model it was made for: only its engines get it.")
@@ -77,28 +72,50 @@ def register(
     changes.report(settings, response, what, revision=vector.revision, facts=facts, dry_run=dry_run)
 
 
-@click.command("list", cls=Command)
+@click.command("list", cls=Command, formats=RESOURCES, example="hotwirectl list -o wide")
+@watch.options()
 @pass_settings
-def list_command(settings: Settings) -> None:
+def list_command(settings: Settings, interval: float | None, **watched: bool) -> None:
     """List all vectors, by name."""
+    every = watch.seconds(interval, **watched)
     with settings.client() as client:
+        if every:
+            rows = watch.Rows(VECTORS, wide=settings.format() == "wide")
+            watch.follow(settings, lambda: _all(client), rows, every, mark=_mark)
+            return
         items = client.list_vectors()
     data = ListVectorsResponse(vectors=items, total_size=len(items))
-    settings.printer().result(data, lambda: views.vectors(items))
+    settings.printer().result(
+        data,
+        lambda: VECTORS.table(items, wide=False),
+        wide=lambda: VECTORS.table(items, wide=True),
+        names=list(watch.by_name("vector", items)),
+    )
 
 
-@click.command("show", cls=Command)
-@click.argument("name", shell_complete=complete_name)
+@click.command("show", cls=Command, formats=RESOURCES, example="hotwirectl show joy -o yaml")
+@vector_argument()
+@watch.options()
 @pass_settings
-def show(settings: Settings, name: str) -> None:
+def show(settings: Settings, name: str, interval: float | None, **watched: bool) -> None:
     """Show everything about the vector NAME."""
+    every = watch.seconds(interval, **watched)
     with settings.client() as client:
         vector = client.get_vector(name)
-    settings.printer().result(vector, lambda: views.vector(vector))
+        if every:
+            blocks = watch.Blocks(views.vector)
+            watch.follow(settings, lambda: _one(client, name), blocks, every, mark=_mark)
+            return
+    settings.printer().result(vector, lambda: views.vector(vector), names=[f"vector/{name}"])
 
 
-@click.command("delete", cls=Command)
-@click.argument("name", shell_complete=complete_name)
+@click.command(
+    "delete",
+    cls=Command,
+    formats=RESOURCES,
+    example="hotwirectl delete joy --revision de80ba1b",
+)
+@vector_argument()
 @click.option(
     "--revision",
     default="",
@@ -134,3 +151,20 @@ def whole_revision(client: Client, name: str, given: str) -> str:
         return given
     current: Vector = client.get_vector(name)
     return current.revision if current.revision.startswith(given.lower()) else given
+
+
+def _all(client: Client) -> dict[str, Vector]:
+    return watch.by_name("vector", client.list_vectors())
+
+
+def _one(client: Client, name: str) -> dict[str, Vector]:
+    """Returns the vector by its name, or nothing if it is gone."""
+    try:
+        return watch.by_name("vector", [client.get_vector(name)])
+    except NotFoundError:
+        return {}
+
+
+def _mark(v: Vector) -> object:
+    # That it has expired is told by the clock, not by the daemon.
+    return watch.whole(v), views.state(v)

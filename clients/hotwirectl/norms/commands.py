@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from hotwirectl.json_file import read_json
+from hotwirectl.near import Choice
 from hotwirectl.norms import foreign, plot, prompts, table, view
 from hotwirectl.settings import Group, Settings, pass_settings
 
@@ -23,7 +24,10 @@ def norms() -> None:
     """Measure, convert or show the norms that doses are relative to."""
 
 
-@norms.command("measure")
+@norms.command(
+    "measure",
+    example="hotwirectl norms measure --model DIR --prompts prompts.txt --out norms.json",
+)
 @click.option("--model", type=_DIRECTORY, required=True, help="The model's directory.")
 @click.option(
     "--prompts",
@@ -62,11 +66,13 @@ def measure_command(
         )
 
 
-@norms.command("import")
+@norms.command(
+    "import", example="hotwirectl norms import h_norms.json --layer-base output --out norms.json"
+)
 @click.argument("file", type=_FILE)
 @click.option(
     "--layer-base",
-    type=click.Choice(foreign.BASES),
+    type=Choice(foreign.BASES),
     help="What entry 0 is: the output of block 0, or the embedding, as in transformers' tuple.",
 )
 @click.option("--model", type=_DIRECTORY, help="The model's directory; its config.json is read.")
@@ -93,7 +99,7 @@ def import_command(
         settings.printer().note(sentence)
 
 
-@norms.command("show")
+@norms.command("show", example="hotwirectl norms show norms.json --png norms.png")
 @click.argument("file", type=_FILE, required=False)
 @click.option("--png", type=_OUT, help="Write a plot there too.")
 @pass_settings
