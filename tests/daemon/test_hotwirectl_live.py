@@ -35,6 +35,7 @@ class Live:
         """Runs hotwirectl to its end."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HOTWIRE")}
         environment |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment |= {"HOTWIRE_CONFIG": "/nonexistent/hotwire.toml"}
         return subprocess.run(
             [sys.executable, "-m", "hotwirectl", *map(str, arguments)],
             env=environment | {"HOTWIRE_SERVER": self.daemon.address},

@@ -94,7 +94,7 @@ def parse(form: Mapping[str, Any], path: Path) -> Config:
     tables = _table(form.get("contexts", {}), "contexts", path)
     contexts = {name: _context(name, table, path) for name, table in tables.items()}
     current = form.get("current")
-    if current is not None and current not in contexts:
+    if current is not None and not (isinstance(current, str) and current in contexts):
         known = ", ".join(sorted(contexts)) or "none"
         near = question(str(current), contexts)
         raise _wrong(path, "current", current, f"the name of one, of which there are {known}{near}")

@@ -15,6 +15,8 @@ class OutputClosedError(Exception):
 class OutputFailedError(Exception):
     """Raised when stdout takes no more for another reason, such as a full disk."""
 
+    reason = "OUTPUT_FAILED"
+
 
 def out(line: str) -> None:
     """Writes a line to stdout and flushes it.

@@ -1,0 +1,123 @@
+"""Completion, as real shells do it with the script that `completion` prints."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from hotwire_client import Client
+from tests.fakes.fake_daemon import FakeDaemon, Fault, fake_daemon, node, write_vector
+from tests.support.ctl import VARIABLES, environment
+
+BASH = """
+eval "$(hotwirectl completion bash)"
+COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+COMPREPLY=()
+_hotwirectl_completion hotwirectl
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+ZSH = """
+autoload -U compinit; compinit -D -u
+compadd() { print -l -- "${@[-1]}" }
+_describe() { eval "print -l -- \\${(P)${@[-1]}}" }
+eval "$(hotwirectl completion zsh)"
+words=("$@"); CURRENT=${#words}
+_hotwirectl_completion
+"""
+FISH = """
+hotwirectl completion fish | source
+complete -C "$argv"
+"""
+
+
+@pytest.fixture
+def fake(short_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeDaemon]:
+    """A stand-in with vectors, a node and contexts; `hotwirectl` is on the PATH."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    script = short_dir / "bin" / "hotwirectl"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m hotwirectl "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("HOTWIRE_RUN_DIR", str(short_dir))
+    config = tmp_path / "config.toml"
+    config.write_text("[contexts.prod]\n[contexts.play]\n[contexts.staging]\n")
+    monkeypatch.setenv("HOTWIRE_CONFIG", str(config))
+    with fake_daemon(short_dir) as daemon, Client(daemon.address) as client:
+        file = write_vector(tmp_path / "v.safetensors")
+        for name in ("joy", "jolt", "calm"):
+            client.register_vector(file, name=name)
+        daemon.state.nodes = [node("i/engine-0-0-0")]
+        yield daemon
+
+
+def completed(line: str, shell: str = "bash") -> list[str]:
+    """Returns what a shell offers at the end of the line."""
+    words = line.split(" ")
+    command = {
+        "bash": ["bash", "--norc", "-c", BASH, "bash", *words],
+        "zsh": ["zsh", "-f", "-c", ZSH, "zsh", *words],
+        "fish": ["fish", "--no-config", "-c", FISH, line],
+    }[shell]
+    result = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=30, check=True
+    )
+    assert result.stderr == ""
+    return [word.partition("\t")[0] for word in result.stdout.split("\n") if word]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_vectors(shell: str, fake: FakeDaemon) -> None:
+    """The registered names that begin so."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    assert sorted(completed("hotwirectl show j", shell)) == ["jolt", "joy"]
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("hotwirectl delete vector/c", ["vector/calm"]),
+        ("hotwirectl vector set ca", ["calm"]),
+        ("hotwirectl nodes i", ["i/engine-0-0-0"]),
+        ("hotwirectl context use p", ["play", "prod"]),
+        ("hotwirectl --context s", ["staging"]),
+        ("hotwirectl list --context p", ["play", "prod"]),
+        ("hotwirectl policy set --mode re", ["reject"]),
+        ("hotwirectl list -o y", ["yaml"]),
+        ("hotwirectl ver", ["version"]),
+        ("hotwirectl stats --wa", ["--watch"]),
+    ],
+)
+def test_what_else_is_completed(line: str, offered: list[str], fake: FakeDaemon) -> None:
+    """Contexts, nodes, words and options."""
+    assert sorted(completed(line)) == offered
+
+
+def test_a_daemon_that_is_slow_or_fails_is_silent(fake: FakeDaemon) -> None:
+    """After a second at the most, with nothing to offer."""
+    fake.state.faults["ListVectors"] = Fault(delay_s=4)
+    start = time.monotonic()
+    assert completed("hotwirectl show j") == []
+    assert time.monotonic() - start < 3.5  # two starts of the command in it
+    fake.state.faults["ListVectors"] = Fault(grpc.StatusCode.INTERNAL, "INTERNAL", "broken")
+    assert completed("hotwirectl show j") == []
+
+
+def test_a_broken_configuration_is_silent(
+    fake: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither names nor contexts, and no words of error in the prompt."""
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[contexts")
+    monkeypatch.setenv("HOTWIRE_CONFIG", str(broken))
+    assert completed("hotwirectl show j") == []
+    assert completed("hotwirectl --context p") == []
+    assert completed("hotwirectl ver") == ["version"]
