@@ -18,7 +18,6 @@ from hotwirectl.completion import COMPLETE_VAR, PROGRAM, completion
 from hotwirectl.nodes import nodes
 from hotwirectl.norms.commands import norms
 from hotwirectl.printers import stdio
-from hotwirectl.printers.table import TablePrinter
 from hotwirectl.settings import Group, Settings
 from hotwirectl.values import FORMATS
 
@@ -99,7 +98,7 @@ def _failed(error: BaseException, arguments: Sequence[str], settings: Settings) 
     if isinstance(error, stdio.OutputFailedError):
         _drop_stdout()
     printer = settings.failure_printer()
-    if isinstance(error, _NoArguments) and isinstance(printer, TablePrinter):
+    if isinstance(error, _NoArguments) and settings.output not in {"json", "yaml"}:
         stdio.err(str(error))
         return exit_codes.USAGE
     failure = _failure(error)

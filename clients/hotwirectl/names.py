@@ -24,10 +24,8 @@ def vector_argument(name: str = "name") -> Callable[[F], F]:
 
 
 def node_arguments(name: str = "names") -> Callable[[F], F]:
-    """Returns the arguments NAME..., those of nodes or of the instances they belong to."""
-    return click.argument(
-        name, metavar="[NAME]...", nargs=-1, shell_complete=_complete_node, callback=_nodes
-    )
+    """Returns the arguments NAME..., those of nodes, node/NAME, or of their instances."""
+    return click.argument(name, metavar="[NAME]...", nargs=-1, shell_complete=_complete_node)
 
 
 def context_argument(*, required: bool = True) -> Callable[[F], F]:
@@ -99,8 +97,3 @@ def _context(ctx: click.Context, param: click.Parameter, value: str | None) -> s
         return None if value is None else check_name(value.removeprefix("context/"))
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from error
-
-
-def _nodes(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    del ctx, param
-    return tuple(name.removeprefix("node/") for name in value)

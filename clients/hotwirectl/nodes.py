@@ -56,7 +56,7 @@ def _kept(nodes: Iterable[Node], names: Sequence[str]) -> list[Node]:
 
 
 def _is(node: Node, name: str) -> bool:
-    return name in {node.name, node.instance_id}
+    return name in {node.name, f"node/{node.name}", node.instance_id}
 
 
 def _not_found(name: str, response: ListNodesResponse) -> failures.CommandFailedError:

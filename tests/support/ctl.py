@@ -4,13 +4,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import click
 import pytest
 
-from hotwirectl.main import run
+from hotwirectl.main import cli, run
+from hotwirectl.settings import Command
 
 # What a shell that runs the tests may have set.
 VARIABLES = ("HOTWIRE_TIMEOUT", "HOTWIRE_OUTPUT", "HOTWIRE_SERVER", "HOTWIRE_CONTEXT")
@@ -54,6 +56,15 @@ def in_process(capsys: pytest.CaptureFixture[str]) -> Ctl:
         return Result(code, captured.out, captured.err)
 
     return call
+
+
+def commands(group: Any = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Command]]:
+    """Yields every command of hotwirectl with its words."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -3,8 +3,6 @@
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import Any
 
 import click
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from hotwirectl.main import cli
 from hotwirectl.near import Choice
 from hotwirectl.settings import Command
-from tests.support.ctl import Ctl, environment, in_process
+from tests.support.ctl import Ctl, commands, environment, in_process
 
 
 @pytest.fixture
@@ -21,16 +19,9 @@ def ctl(capsys: pytest.CaptureFixture[str]) -> Ctl:
     return in_process(capsys)
 
 
-def every(group: Any = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Command]]:
-    """Yields every command with its words."""
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from every(command, (*path, name))
-        else:
-            yield " ".join((*path, name)), command
-
-
-@pytest.mark.parametrize(("words", "command"), list(every()), ids=[words for words, _ in every()])
+@pytest.mark.parametrize(
+    ("words", "command"), list(commands()), ids=[words for words, _ in commands()]
+)
 def test_every_command_shows_an_example_that_parses(words: str, command: Command, ctl: Ctl) -> None:
     """Its own words, with options that it has; what it takes stands apart from what all take."""
     shown = ctl(*words.split(), "--help").out
@@ -85,7 +76,7 @@ def test_a_mistyped_word_gets_the_nearest(arguments: list[str], meant: str, ctl:
 
 def test_every_choice_suggests() -> None:
     """None is click's own, which does not."""
-    for words, command in every():
+    for words, command in commands():
         for parameter in command.params:
             if isinstance(parameter.type, click.Choice):
                 assert isinstance(parameter.type, Choice), words

@@ -12,15 +12,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotwirectl.main import cli
 from hotwirectl.printers.yaml_form import to_yaml
-from hotwirectl.settings import Command
 from hotwirectl.values import FORMATS
 from hotwired.v1.node_pb2 import NODE_ROLE_ENGINE, NODE_ROLE_WORKER
 from hotwired.v1.receipt_pb2 import Receipt
 from hotwired.v1.stats_pb2 import EngineStats
 from tests.fakes.fake_daemon import FakeDaemon, Fault, fake_daemon, node, write_vector
-from tests.support.ctl import VARIABLES, Ctl, in_process, start
+from tests.support.ctl import VARIABLES, Ctl, commands, in_process, start
 
 
 @pytest.fixture
@@ -46,15 +44,6 @@ def ctl(fake: FakeDaemon, capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     for name in ("joy", "awe"):
         ctl("register", write_vector(tmp_path / f"{name}.safetensors"))
     return ctl
-
-
-def commands(group: Any = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Command]]:
-    """Yields every command with its words."""
-    for name, command in group.commands.items():
-        if isinstance(command, Command):
-            yield " ".join((*path, name)), command
-        else:
-            yield from commands(command, (*path, name))
 
 
 @pytest.mark.parametrize(
