@@ -99,7 +99,7 @@ def use(settings: Settings, name: str | None, *, none: bool) -> None:
 @click.option("--token-file", type=_PEM, help="A file whose content proves who calls.")
 @click.option("--unset", multiple=True, type=Choice(KEYS), help="A key to forget.")
 @pass_settings
-def set_context(settings: Settings, name: str, *, unset: Sequence[str], **given: Any) -> None:
+def set_context(settings: Settings, /, name: str, *, unset: Sequence[str], **given: Any) -> None:
     """Set what is named of the context NAME, which is made if there is none.
 
     Options behind `set` are the context's; those of this run, such as -o, go before `context`.

@@ -6,7 +6,7 @@ import click
 import grpc
 
 from hotwire_client import Client, ListNodesResponse, Node
-from hotwirectl import exit_codes, failures, listings, near, watch
+from hotwirectl import exit_codes, failures, listings, near, watching
 from hotwirectl.listings import NODES
 from hotwirectl.names import node_arguments
 from hotwirectl.settings import RESOURCES, Command, Settings, pass_settings
@@ -14,27 +14,25 @@ from hotwirectl.settings import RESOURCES, Command, Settings, pass_settings
 
 @click.command("nodes", cls=Command, formats=RESOURCES, example="hotwirectl nodes --watch")
 @node_arguments()
-@watch.options()
+@watching.options()
 @pass_settings
-def nodes(
-    settings: Settings, names: Sequence[str], interval: float | None, **watched: bool
-) -> None:
+def nodes(settings: Settings, names: Sequence[str], *, interval: float | None, watch: bool) -> None:
     """List the vLLM processes the daemon knows.
 
     With a NAME only that node, or those of the instance of that name.
     """
-    every = watch.seconds(interval, **watched)
+    every = watching.seconds(interval, watch=watch)
     with settings.client() as client:
         response = _chosen(client.list_nodes(), names)
         if every:
-            rows = watch.Rows(NODES, wide=settings.format() == "wide")
-            watch.follow(settings, lambda: _now(client, names), rows, every, mark=_mark)
+            rows = watching.Rows(NODES, wide=settings.format() == "wide")
+            watching.follow(settings, lambda: _now(client, names), rows, every, mark=_mark)
             return
     settings.printer().result(
         response,
         lambda: listings.nodes(response.nodes),
         wide=lambda: listings.nodes(response.nodes, wide=True),
-        names=list(watch.by_name("node", response.nodes)),
+        names=list(watching.by_name("node", response.nodes)),
     )
 
 
@@ -75,7 +73,7 @@ def _not_found(name: str, response: ListNodesResponse) -> failures.CommandFailed
 
 
 def _now(client: Client, names: Sequence[str]) -> dict[str, Node]:
-    return watch.by_name("node", _kept(client.list_nodes().nodes, names))
+    return watching.by_name("node", _kept(client.list_nodes().nodes, names))
 
 
 def _mark(node: Node) -> object:
@@ -83,4 +81,4 @@ def _mark(node: Node) -> object:
     known = Node()
     known.CopyFrom(node)
     known.ClearField("last_seen_time")
-    return watch.whole(known)
+    return watching.whole(known)

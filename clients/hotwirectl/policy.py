@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from hotwire_client import Client, GetPolicyResponse
-from hotwirectl import changes, policy_input, views, watch
+from hotwirectl import changes, policy_input, views, watching
 from hotwirectl.near import Choice
 from hotwirectl.settings import RESOURCES, Command, Group, Settings, checked, pass_settings
 
@@ -19,15 +19,15 @@ def policy() -> None:
 
 
 @policy.command("show", formats=RESOURCES, example="hotwirectl policy show -o json > policy.json")
-@watch.options()
+@watching.options()
 @pass_settings
-def show(settings: Settings, interval: float | None, **watched: bool) -> None:
+def show(settings: Settings, *, interval: float | None, watch: bool) -> None:
     """Show the policy in force."""
-    every = watch.seconds(interval, **watched)
+    every = watching.seconds(interval, watch=watch)
     with settings.client() as client:
         if every:
-            blocks = watch.Blocks(views.policy)
-            watch.follow(settings, lambda: _now(client), blocks, every, mark=_mark)
+            blocks = watching.Blocks(views.policy)
+            watching.follow(settings, lambda: _now(client), blocks, every, mark=_mark)
             return
         response = client.get_policy()
     settings.printer().result(response, lambda: views.policy(response), names=["policy"])
@@ -155,7 +155,7 @@ def _now(client: Client) -> dict[str, GetPolicyResponse]:
 
 def _mark(response: GetPolicyResponse) -> object:
     # The generation grows with every change, that of a vector too.
-    return watch.whole(response.policy)
+    return watching.whole(response.policy)
 
 
 def _given(

@@ -9,7 +9,7 @@ import click
 import grpc
 
 from hotwire_client import Client, HotwireError, ListNodesResponse
-from hotwirectl import failures, terminal, text, views, watch
+from hotwirectl import failures, terminal, text, views, watching
 from hotwirectl.printers import Printer
 from hotwirectl.settings import Command, Settings, pass_settings
 
@@ -19,15 +19,15 @@ _STATS_INTERVAL = 1.0
 
 
 @click.command("stats", cls=Command, example="hotwirectl stats --watch")
-@watch.options(default=_STATS_INTERVAL)
+@watching.options(default=_STATS_INTERVAL)
 @pass_settings
-def stats(settings: Settings, interval: float | None, **watched: bool) -> None:
+def stats(settings: Settings, *, interval: float | None, watch: bool) -> None:
     """Show counters of the daemon and engines.
 
     With --watch on a terminal it is a screen of rates; elsewhere, and in other formats than the
     table, a sample on lines of its own.
     """
-    every = watch.seconds(interval, **watched, default=_STATS_INTERVAL)
+    every = watching.seconds(interval, watch=watch, default=_STATS_INTERVAL)
     with settings.client() as client:
         if every:
             _watch(settings, client, every)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from hotwire_client import Client, NotFoundError, Vector
-from hotwirectl import changes, views, watch
+from hotwirectl import changes, views, watching
 from hotwirectl.listings import VECTORS
 from hotwirectl.names import vector_argument
 from hotwirectl.settings import RESOURCES, Command, Settings, pass_settings
@@ -73,15 +73,15 @@ def register(
 
 
 @click.command("list", cls=Command, formats=RESOURCES, example="hotwirectl list -o wide")
-@watch.options()
+@watching.options()
 @pass_settings
-def list_command(settings: Settings, interval: float | None, **watched: bool) -> None:
+def list_command(settings: Settings, *, interval: float | None, watch: bool) -> None:
     """List all vectors, by name."""
-    every = watch.seconds(interval, **watched)
+    every = watching.seconds(interval, watch=watch)
     with settings.client() as client:
         if every:
-            rows = watch.Rows(VECTORS, wide=settings.format() == "wide")
-            watch.follow(settings, lambda: _all(client), rows, every, mark=_mark)
+            rows = watching.Rows(VECTORS, wide=settings.format() == "wide")
+            watching.follow(settings, lambda: _all(client), rows, every, mark=_mark)
             return
         items = client.list_vectors()
     data = ListVectorsResponse(vectors=items, total_size=len(items))
@@ -89,22 +89,22 @@ def list_command(settings: Settings, interval: float | None, **watched: bool) ->
         data,
         lambda: VECTORS.table(items, wide=False),
         wide=lambda: VECTORS.table(items, wide=True),
-        names=list(watch.by_name("vector", items)),
+        names=list(watching.by_name("vector", items)),
     )
 
 
 @click.command("show", cls=Command, formats=RESOURCES, example="hotwirectl show joy -o yaml")
 @vector_argument()
-@watch.options()
+@watching.options()
 @pass_settings
-def show(settings: Settings, name: str, interval: float | None, **watched: bool) -> None:
+def show(settings: Settings, name: str, *, interval: float | None, watch: bool) -> None:
     """Show everything about the vector NAME."""
-    every = watch.seconds(interval, **watched)
+    every = watching.seconds(interval, watch=watch)
     with settings.client() as client:
         vector = client.get_vector(name)
         if every:
-            blocks = watch.Blocks(views.vector)
-            watch.follow(settings, lambda: _one(client, name), blocks, every, mark=_mark)
+            blocks = watching.Blocks(views.vector)
+            watching.follow(settings, lambda: _one(client, name), blocks, every, mark=_mark)
             return
     settings.printer().result(vector, lambda: views.vector(vector), names=[f"vector/{name}"])
 
@@ -154,17 +154,17 @@ def whole_revision(client: Client, name: str, given: str) -> str:
 
 
 def _all(client: Client) -> dict[str, Vector]:
-    return watch.by_name("vector", client.list_vectors())
+    return watching.by_name("vector", client.list_vectors())
 
 
 def _one(client: Client, name: str) -> dict[str, Vector]:
     """Returns the vector by its name, or nothing if it is gone."""
     try:
-        return watch.by_name("vector", [client.get_vector(name)])
+        return watching.by_name("vector", [client.get_vector(name)])
     except NotFoundError:
         return {}
 
 
 def _mark(v: Vector) -> object:
     # That it has expired is told by the clock, not by the daemon.
-    return watch.whole(v), views.state(v)
+    return watching.whole(v), views.state(v)

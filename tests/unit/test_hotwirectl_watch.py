@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hotwire_client import Client
-from hotwirectl import text, watch
+from hotwirectl import text, watching
 from hotwirectl.listings import VECTORS
 from hotwirectl.vectors import _mark
 from hotwired.v1.node_pb2 import NODE_STATE_REJECTED
@@ -192,5 +192,5 @@ def test_a_vector_that_has_expired_has_changed(monkeypatch: pytest.MonkeyPatch) 
     assert _mark(vector) == before
     monkeypatch.setattr("time.time_ns", lambda: 3000 * 10**9)
     assert _mark(vector) != before
-    rows = watch.Rows[Vector](VECTORS, wide=False)
-    assert "expired" in rows.text(watch.Event("MODIFIED", "vector/joy", vector))
+    rows = watching.Rows[Vector](VECTORS, wide=False)
+    assert "expired" in rows.text(watching.Event("MODIFIED", "vector/joy", vector))

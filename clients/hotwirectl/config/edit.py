@@ -39,7 +39,7 @@ def delete_context(name: str) -> Config:
     """Deletes a context; if it was the one in use, none is. Returns and raises as set_context."""
 
     def edit(document: tomlkit.TOMLDocument) -> tomlkit.TOMLDocument:
-        del document["contexts"][name]  # type: ignore[union-attr]
+        del document["contexts"][name]
         if document.get("current") == name:
             del document["current"]
         return document
