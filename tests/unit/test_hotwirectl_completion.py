@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import grpc
@@ -16,7 +17,7 @@ from tests.fakes.fake_daemon import FakeDaemon, Fault, fake_daemon, node, write_
 from tests.support.ctl import VARIABLES, environment
 
 BASH = """
-eval "$(hotwirectl completion bash)"
+eval "$SCRIPT"
 COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
 COMPREPLY=()
 _hotwirectl_completion hotwirectl
@@ -26,12 +27,12 @@ ZSH = """
 autoload -U compinit; compinit -D -u
 compadd() { print -l -- "${@[-1]}" }
 _describe() { eval "print -l -- \\${(P)${@[-1]}}" }
-eval "$(hotwirectl completion zsh)"
+eval "$SCRIPT"
 words=("$@"); CURRENT=${#words}
 _hotwirectl_completion
 """
 FISH = """
-hotwirectl completion fish | source
+echo $SCRIPT | source
 complete -C "$argv"
 """
 
@@ -58,6 +59,15 @@ def fake(short_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> It
         yield daemon
 
 
+@cache
+def script(shell: str) -> str:
+    """Returns what `hotwirectl completion` prints."""
+    command = [sys.executable, "-m", "hotwirectl", "completion", shell]
+    return subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=True
+    ).stdout
+
+
 def completed(line: str, shell: str = "bash") -> list[str]:
     """Returns what a shell offers at the end of the line."""
     words = line.split(" ")
@@ -66,8 +76,9 @@ def completed(line: str, shell: str = "bash") -> list[str]:
         "zsh": ["zsh", "-f", "-c", ZSH, "zsh", *words],
         "fish": ["fish", "--no-config", "-c", FISH, line],
     }[shell]
+    variables = environment(SCRIPT=script(shell))
     result = subprocess.run(
-        command, env=environment(), capture_output=True, text=True, timeout=30, check=True
+        command, env=variables, capture_output=True, text=True, timeout=30, check=True
     )
     assert result.stderr == ""
     return [word.partition("\t")[0] for word in result.stdout.split("\n") if word]

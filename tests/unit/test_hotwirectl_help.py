@@ -71,7 +71,7 @@ def test_a_mistyped_word_gets_the_nearest(arguments: list[str], meant: str, ctl:
     """Commands, options and words of a few."""
     result = ctl(*arguments)
     assert result.code == 2
-    assert f"id you mean {meant!r}?" in result.err
+    assert f"; did you mean {meant!r}?" in result.err
 
 
 def test_every_choice_suggests() -> None:

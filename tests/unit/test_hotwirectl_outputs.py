@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotwirectl.printers.yaml_form import to_yaml
@@ -87,6 +87,7 @@ def test_yaml_is_the_json_form(command: str, ctl: Ctl) -> None:
     assert found == form
 
 
+@settings(max_examples=40)
 @given(st.recursive(st.text() | st.floats(allow_nan=False) | st.none() | st.booleans(), st.lists))
 def test_yaml_reads_back_and_moves_no_cursor(value: Any) -> None:
     """Whatever text there is: `on`, `5`, dates, control characters, other scripts."""

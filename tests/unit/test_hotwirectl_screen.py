@@ -127,11 +127,11 @@ def test_it_follows_the_size_of_the_terminal(terminal: Terminal) -> None:
     """What is drawn after the terminal has become smaller fits it."""
     terminal.until("UNSTEERED/S")
     terminal.resize(5, 40)
-    terminal.until("\x1b\\[H")  # the frame under way may be of the old size
-    terminal.until("(kill switch[^\x1b]*.*?\x1b\\[H){3}")
-    last = terminal.until("kill switch.*?\x1b\\[H")
+    for _ in range(4):  # the first ones may be of the old size
+        last = terminal.until(r"\x1b\[H")
+    assert "kill switch" in last
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", last).splitlines()
-    assert len(lines) <= 6
+    assert len(lines) <= 5
     assert max(map(len, lines)) <= 40
 
 
