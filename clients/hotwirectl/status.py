@@ -2,7 +2,6 @@
 
 import contextlib
 from functools import partial
-from importlib import metadata
 from typing import Any
 
 import click
@@ -102,6 +101,8 @@ def _known_nodes(settings: Settings) -> ListNodesResponse | None:
 
 
 def _version(distribution: str) -> str:
+    from importlib import metadata  # it brings forty modules along, for this one command
+
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

@@ -89,6 +89,16 @@ def test_a_start_loads_only_what_it_needs() -> None:
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
     )
     loaded = set(result.stdout.split())
-    unwanted = {"rich", "yaml", "tomlkit", "tomllib", "difflib", "numpy", "torch", "safetensors"}
+    unwanted = {
+        "importlib.metadata",
+        "rich",
+        "yaml",
+        "tomlkit",
+        "tomllib",
+        "difflib",
+        "numpy",
+        "torch",
+        "safetensors",
+    }
     assert "grpc" in loaded
     assert not loaded & unwanted
