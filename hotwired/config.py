@@ -198,7 +198,7 @@ class Config:
     @property
     def state_dir(self) -> Path:
         """Where registry and blobs are."""
-        return (self.daemon.state_dir or _default_state_dir()).absolute()
+        return (self.daemon.state_dir or default_state_dir()).absolute()
 
     @property
     def socket(self) -> Path:
@@ -207,7 +207,8 @@ class Config:
         return Path(path).absolute() if path else self.run_dir / "hotwired.sock"
 
 
-def _default_state_dir() -> Path:
+def default_state_dir() -> Path:
+    """Returns $XDG_STATE_HOME/hotwired, else ~/.local/state/hotwired."""
     if state := os.environ.get("XDG_STATE_HOME"):
         return Path(state) / "hotwired"
     return Path.home() / ".local" / "state" / "hotwired"

@@ -13,6 +13,8 @@ from hypothesis import settings
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+# Nor at the contexts of whoever runs the tests.
+os.environ["HOTWIRE_CONFIG"] = "/nonexistent/hotwire.toml"
 
 # A machine's load is no property of the code, so an example has no deadline of its own.
 settings.register_profile("hotwired", deadline=None, print_blob=True)

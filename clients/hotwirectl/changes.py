@@ -23,11 +23,13 @@ def report(
     facts: Sequence[str] = (),
     dry_run: bool = False,
     one_of_many: bool = False,
+    name: str | None = None,
 ) -> None:
     """Prints what was done, such as `vector/joy registered (revision ..., generation 7, ...)`.
 
     facts: more of them, after the revision. one_of_many: whether the command has other results,
-    so that as JSON each is on a line of its own.
+    so that as JSON each is on a line of its own. name: what `-o name` prints, by default the first
+    word of `what`.
 
     Raises:
         failures.CommandFailedError: Not every node uses the change yet.
@@ -40,7 +42,8 @@ def report(
     ]
     printer = settings.printer()
     show = printer.sample if one_of_many else printer.result
-    show(response, lambda: f"{what} ({', '.join(said)})")
+    names = [name or what.split(maxsplit=1)[0]]
+    show(response, lambda: f"{what} ({', '.join(said)})", names=names)
     if not response.converged and not dry_run:
         raise failures.CommandFailedError(
             failures.not_converged(response.generation, response.nodes)

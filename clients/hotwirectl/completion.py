@@ -3,6 +3,7 @@
 import click
 from click.shell_completion import get_completion_class
 
+from hotwirectl.near import Choice
 from hotwirectl.printers import stdio
 from hotwirectl.settings import Command
 
@@ -10,8 +11,10 @@ PROGRAM = "hotwirectl"
 COMPLETE_VAR = "_HOTWIRECTL_COMPLETE"
 
 
-@click.command("completion", cls=Command)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.command(
+    "completion", cls=Command, formats=(), example='eval "$(hotwirectl completion bash)"'
+)
+@click.argument("shell", type=Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     r"""Print the completion script for SHELL.

@@ -23,7 +23,7 @@ Exit codes:
        67 invalid argument     68 deadline exceeded   69 not found
        71 permission denied    72 resource exhausted  73 failed precondition
        74 aborted              77 internal            78 daemon unavailable
-  130  interrupted, but for `stats --watch`, which ends with 0
+  130  interrupted, but for a `--watch`, which ends with 0
 """
 
 

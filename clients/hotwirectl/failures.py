@@ -91,17 +91,24 @@ def of_usage(error: click.ClickException) -> Failure:
     return Failure(
         code="USAGE",
         reason="USAGE",
-        message=error.format_message().rstrip("."),
+        message=_in_our_words(error),
         exit_code=exit_codes.USAGE,
         hint=f"`{path} --help` explains",
     )
 
 
-def of_unexpected(error: Exception) -> Failure:
+def _in_our_words(error: click.ClickException) -> str:
+    """Returns click's message; of the names that are like a mistyped one, only the nearest."""
+    if near := getattr(error, "possibilities", None):
+        return f"{error.message.rstrip('.')}; did you mean {near[0]!r}?"
+    return error.format_message().rstrip(".")
+
+
+def of_unexpected(error: BaseException) -> Failure:
     """Returns the failure for an exception that nothing else accounts for."""
     return Failure(
         code="UNEXPECTED",
-        reason=type(error).__name__,
+        reason=getattr(error, "reason", type(error).__name__),
         message=str(error) or "something unexpected",
         exit_code=exit_codes.UNEXPECTED,
         hint="HOTWIRE_DEBUG=1 shows where",

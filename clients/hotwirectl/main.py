@@ -13,26 +13,51 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 import click
 
 from hotwire_client import HotwireError
-from hotwirectl import exit_codes, failures, policy, receipts, status, vector, vectors, wait
+from hotwirectl import (
+    contexts,
+    exit_codes,
+    failures,
+    policy,
+    receipts,
+    status,
+    vector,
+    vectors,
+    wait,
+)
 from hotwirectl.completion import COMPLETE_VAR, PROGRAM, completion
 from hotwirectl.extract.command import extract
 from hotwirectl.formats import commands as formats
+from hotwirectl.nodes import nodes
 from hotwirectl.norms.commands import norms
 from hotwirectl.printers import stdio
 from hotwirectl.register import register
-from hotwirectl.settings import FORMATS, Group, Settings
+from hotwirectl.settings import Group, Settings
+from hotwirectl.values import FORMATS
+
+_NoArguments = click.exceptions.NoArgsIsHelpError
 
 _ENVIRONMENT = """\
 \b
 Environment:
+  HOTWIRE_CONTEXT  a context's name, as --context
   HOTWIRE_SERVER   the daemon's address, as --server
   HOTWIRE_CA, HOTWIRE_CERT, HOTWIRE_KEY, HOTWIRE_TOKEN_FILE
                    files, as --ca, --cert, --key, --token-file
   HOTWIRE_TIMEOUT  seconds, as --timeout
-  HOTWIRE_OUTPUT   table or json, as --output
+  HOTWIRE_OUTPUT   the format, as --output
+  HOTWIRE_CONFIG   the file of contexts; if unset, hotwire/config.toml
+                   in $XDG_CONFIG_HOME, else in ~/.config
   HOTWIRE_RUN_DIR  the directory of the daemon's socket; if unset,
                    $XDG_RUNTIME_DIR/hotwire, else /tmp/hotwire-<uid>
   HOTWIRE_DEBUG    1 prints the traceback of an unexpected failure
+
+A flag goes before the environment, that before the context, that before the default.
+"""
+_EXAMPLE = """\
+\b
+Example:
+  hotwirectl register joy.safetensors
+  hotwirectl list
 """
 
 
@@ -40,37 +65,22 @@ Environment:
     PROGRAM,
     cls=Group,
     from_environment=True,
-    epilog=f"{exit_codes.HELP}\n{_ENVIRONMENT}",
+    epilog=f"{_EXAMPLE}\n{exit_codes.HELP}\n{_ENVIRONMENT}",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 def cli() -> None:
     """Register steering vectors and set dose limits in running vLLM engines."""
 
 
-for _command in (
-    register,
-    vectors.list_command,
-    vectors.show,
-    vectors.delete,
-    vector.vector,
-    formats.inspect,
-    formats.convert,
-    formats.export,
-    formats.diff,
-    extract,
-    policy.policy,
-    policy.off,
-    policy.on,
-    norms,
-    status.stats,
-    status.nodes,
-    wait.wait,
-    receipts.receipt,
-    status.health,
-    status.version,
-    completion,
-):
-    cli.add_command(_command)
+cli.add_section(
+    "Vectors", register, vectors.list_command, vectors.show, vector.vector, vectors.delete
+)
+cli.add_section(
+    "Vector files", formats.inspect, formats.convert, formats.export, formats.diff, extract
+)
+cli.add_section("Policy", policy.policy, policy.off, policy.on, norms)
+cli.add_section("State", nodes, wait.wait, status.stats, receipts.receipt, status.health)
+cli.add_section("This command", contexts.context, status.version, completion)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -85,7 +95,7 @@ def run(arguments: Sequence[str]) -> int:
         _invoke(arguments, settings)
     except stdio.OutputClosedError:
         _drop_stdout()
-    except Exception as error:  # noqa: BLE001 - this is the end of the line
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - this is the end of the line
         return _failed(error, arguments, settings)
     return exit_codes.DONE
 
@@ -100,27 +110,32 @@ def _invoke(arguments: Sequence[str], settings: Settings) -> None:
     )
 
 
-def _failed(error: Exception, arguments: Sequence[str], settings: Settings) -> int:
-    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+def _failed(error: BaseException, arguments: Sequence[str], settings: Settings) -> int:
+    if isinstance(error, click.UsageError):
+        _adopt_output(arguments, settings)
+    if isinstance(error, stdio.OutputFailedError):
+        _drop_stdout()
+    printer = settings.failure_printer()
+    if isinstance(error, _NoArguments) and settings.output not in {"json", "yaml"}:
         stdio.err(str(error))
         return exit_codes.USAGE
     failure = _failure(error)
-    if isinstance(error, click.UsageError):
-        _adopt_output(arguments, settings)
     if failure.exit_code == exit_codes.UNEXPECTED and os.environ.get("HOTWIRE_DEBUG"):
         traceback.print_exception(error)
-    settings.printer().failure(failure)
+    printer.failure(failure)
     return failure.exit_code
 
 
-def _failure(error: Exception) -> failures.Failure:
+def _failure(error: BaseException) -> failures.Failure:
     match error:
         case HotwireError():
             return failures.of_error(error)
         case failures.CommandFailedError():
             return error.failure
-        case click.Abort():
+        case click.Abort() | KeyboardInterrupt():
             return failures.interrupted()
+        case _NoArguments():
+            return failures.of_usage(click.UsageError("a command is missing", error.ctx))
         case click.ClickException():
             return failures.of_usage(error)
         case _:
@@ -129,6 +144,8 @@ def _failure(error: Exception) -> failures.Failure:
 
 def _adopt_output(arguments: Sequence[str], settings: Settings) -> None:
     """Looks for the output format in a command line that could not be parsed."""
+    if (value := os.environ.get("HOTWIRE_OUTPUT")) in FORMATS:
+        settings.output = settings.output or value
     for at, argument in enumerate(arguments):
         value = argument.partition("=")[2] if argument.startswith("--output=") else ""
         if argument in {"-o", "--output"}:

@@ -5,8 +5,10 @@ from typing import Any
 
 import click
 
-from hotwirectl import changes, policy_input, views
-from hotwirectl.settings import Command, Group, Settings, checked, pass_settings
+from hotwire_client import Client, GetPolicyResponse
+from hotwirectl import changes, policy_input, views, watching
+from hotwirectl.near import Choice
+from hotwirectl.settings import RESOURCES, Command, Group, Settings, checked, pass_settings
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -16,16 +18,26 @@ def policy() -> None:
     """Show or set what requests may do."""
 
 
-@policy.command("show")
+@policy.command("show", formats=RESOURCES, example="hotwirectl policy show -o json > policy.json")
+@watching.options()
 @pass_settings
-def show(settings: Settings) -> None:
+def show(settings: Settings, *, interval: float | None, watch: bool) -> None:
     """Show the policy in force."""
+    every = watching.seconds(interval, watch=watch)
     with settings.client() as client:
+        if every:
+            blocks = watching.Blocks(views.policy)
+            watching.follow(settings, lambda: _now(client), blocks, every, mark=_mark)
+            return
         response = client.get_policy()
-    settings.printer().result(response, lambda: views.policy(response))
+    settings.printer().result(response, lambda: views.policy(response), names=["policy"])
 
 
-@policy.command("set")
+@policy.command(
+    "set",
+    formats=RESOURCES,
+    example="hotwirectl policy set --max-relative-dose 0.3 --mode reject --dry-run",
+)
 @click.option(
     "--max-relative-dose",
     metavar="LIMIT",
@@ -72,12 +84,12 @@ def show(settings: Settings) -> None:
 )
 @click.option(
     "--default-mode",
-    type=click.Choice(["fallback", "add"]),
+    type=Choice(["fallback", "add"]),
     help="Whether the default also goes before what requests ask for themselves.",
 )
 @click.option(
     "--mode",
-    type=click.Choice(["reject", "clamp", "warn", "shadow"]),
+    type=Choice(["reject", "clamp", "warn", "shadow"]),
     help="What happens to a request over a limit; shadow only measures, and steers nothing.",
 )
 @click.option(
@@ -114,7 +126,7 @@ def set_policy(settings: Settings, /, file: Path | None, *, dry_run: bool, **fla
     changes.report(settings, response, f"policy {'valid' if dry_run else 'set'}", dry_run=dry_run)
 
 
-@click.command("off", cls=Command)
+@click.command("off", cls=Command, formats=RESOURCES, example="hotwirectl off")
 @pass_settings
 def off(settings: Settings) -> None:
     """Stop all steering at once.
@@ -124,7 +136,7 @@ def off(settings: Settings) -> None:
     _switch(settings, engaged=True)
 
 
-@click.command("on", cls=Command)
+@click.command("on", cls=Command, formats=RESOURCES, example="hotwirectl on")
 @pass_settings
 def on(settings: Settings) -> None:
     """Allow steering again after `off`."""
@@ -134,7 +146,16 @@ def on(settings: Settings) -> None:
 def _switch(settings: Settings, *, engaged: bool) -> None:
     with settings.client() as client:
         response = client.set_kill_switch(engaged)
-    changes.report(settings, response, f"steering {'off' if engaged else 'on'}")
+    changes.report(settings, response, f"steering {'off' if engaged else 'on'}", name="policy")
+
+
+def _now(client: Client) -> dict[str, GetPolicyResponse]:
+    return {"policy": client.get_policy()}
+
+
+def _mark(response: GetPolicyResponse) -> object:
+    # The generation grows with every change, that of a vector too.
+    return watching.whole(response.policy)
 
 
 def _given(

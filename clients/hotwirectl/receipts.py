@@ -4,12 +4,14 @@ import click
 
 from hotwire_client import GetReceiptsResponse, Receipt, ReceiptOp
 from hotwirectl import text, views
-from hotwirectl.settings import Command, Settings, pass_settings
+from hotwirectl.settings import RESOURCES, Command, Settings, pass_settings
 
 _TITLES = ("VECTOR", "REVISION", "LAYER", "SITE", "OP", "ASKED", "APPLIED")
 
 
-@click.command("receipt", cls=Command)
+@click.command(
+    "receipt", cls=Command, formats=RESOURCES, example="hotwirectl receipt cmpl-8f2c -o json"
+)
 @click.argument("request_id")
 @pass_settings
 def receipt(settings: Settings, request_id: str) -> None:
@@ -20,7 +22,8 @@ def receipt(settings: Settings, request_id: str) -> None:
     """
     with settings.client() as client:
         response = client.get_receipts(request_id)
-    settings.printer().result(response, lambda: view(response))
+    names = [f"receipt/{each.request_id}" for each in response.receipts]
+    settings.printer().result(response, lambda: view(response), names=names)
 
 
 def view(response: GetReceiptsResponse) -> str:

@@ -11,8 +11,9 @@ from hotwirectl import changes, failures, views
 from hotwirectl.formats import suffixes
 from hotwirectl.formats.options import layer_options, say_assumed, told_or_asked
 from hotwirectl.formats.told import Told
-from hotwirectl.settings import MAX_TIMEOUT, Command, Settings, checked, pass_settings
+from hotwirectl.settings import RESOURCES, Command, Settings, checked, pass_settings
 from hotwirectl.terms import canary_option, parse_ttl, ttl_option
+from hotwirectl.values import MAX_TIMEOUT
 
 _WAIT = "60s"
 # The daemon answers once a tenth of a call's time is left.
@@ -48,7 +49,12 @@ class _Register(Command):
         return super().parse_args(ctx, filled + args[end:])
 
 
-@click.command("register", cls=_Register)
+@click.command(
+    "register",
+    cls=_Register,
+    formats=RESOURCES,
+    example="hotwirectl register joy.safetensors --ttl 24h",
+)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True))
 @click.option("--name", help="The vector's name.  [default: the file's name up to its suffix]")
 @click.option("--model", default="", help="The model it was made for: only its engines get it.")
@@ -96,7 +102,7 @@ def register(
 
 def _timeout(settings: Settings, wait: float | None) -> float:
     """Returns the seconds of a call that waits so long for the nodes."""
-    return settings.timeout if wait is None else min(wait / _SHARE, MAX_TIMEOUT)
+    return settings.seconds() if wait is None else min(wait / _SHARE, MAX_TIMEOUT)
 
 
 def _prepared(files: Sequence[Path], name: str | None, asked: Told) -> list[_Prepared]:

@@ -1,84 +1,42 @@
-"""The options every command has, accepted before and after its name."""
+"""What every command has: options that go before and after its name, formats, an example."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from hotwire_client import Client, Destination
-from hotwire_client.address import SERVER_ENV, default_server, target_of
-from hotwire_client.connection import DEFAULT_CONNECT_TIMEOUT, DEFAULT_TIMEOUT
+from hotwire_client.address import SERVER_ENV
+from hotwire_client.connection import DEFAULT_TIMEOUT
 from hotwire_client.destination import CA_ENV, CERT_ENV, KEY_ENV, TOKEN_FILE_ENV
-from hotwirectl.printers import Printer, make_printer
+from hotwirectl import help_text
+from hotwirectl.config.model import check_name
+from hotwirectl.names import complete_context
+from hotwirectl.near import Choice
+from hotwirectl.precedence import DEFAULT_OUTPUT, Settings
+from hotwirectl.values import FORMATS, parse_server, parse_timeout
 
-#: A day is the longest that a call may take.
-MAX_TIMEOUT = 86400.0
+__all__ = [
+    "NO_NAMES",
+    "RESOURCES",
+    "Command",
+    "Group",
+    "Settings",
+    "checked",
+    "global_options",
+    "pass_settings",
+]
 
-FORMATS = ("table", "json")
+#: The formats of a command that prints resources, or what became of one.
+RESOURCES = FORMATS
+#: The formats of a command that prints anything else.
+NO_NAMES = tuple(name for name in FORMATS if name != "name")
+
+_EPILOG = "`hotwirectl --help` explains the exit codes."
 
 T = TypeVar("T")
 
-
-@dataclass
-class Settings:
-    """Where the daemon is and what is shown to it, how long a call may take (seconds) and how
-    results are printed.
-    """
-
-    server: str | None = None
-    ca: Path | None = None
-    cert: Path | None = None
-    key: Path | None = None
-    token_file: Path | None = None
-    timeout: float = DEFAULT_TIMEOUT
-    output: str = "table"
-
-    def address(self) -> str:
-        """Returns the address of the daemon."""
-        return self.server or default_server()
-
-    def destination(self) -> Destination:
-        """Returns the daemon, and the files that are shown to it."""
-        return Destination(self.address(), self.ca, self.cert, self.key, self.token_file)
-
-    def client(self, *, timeout: float | None = None) -> Client:
-        """Returns a new client, to be closed by the caller.
-
-        Raises:
-            click.UsageError: The address is malformed, or a file can't be read.
-        """
-        seconds = timeout or self.timeout
-        try:
-            return Client(
-                self.destination(),
-                timeout=seconds,
-                connect_timeout=min(seconds, DEFAULT_CONNECT_TIMEOUT),
-            )
-        except (OSError, ValueError) as error:
-            raise click.UsageError(str(error)) from error
-
-    def printer(self) -> Printer:
-        """Returns the printer for the output format."""
-        return make_printer(self.output)
-
-
 pass_settings = click.make_pass_decorator(Settings, ensure=True)
-
-
-def parse_timeout(value: str) -> float:
-    """Returns the seconds; raises ValueError unless 0 < value <= MAX_TIMEOUT."""
-    seconds = float(value)
-    if not 0 < seconds <= MAX_TIMEOUT:
-        raise ValueError(f"{value} is not a number of seconds above 0, up to {MAX_TIMEOUT:g}")
-    return seconds
-
-
-def parse_server(value: str) -> str:
-    """Returns the address as it is; raises ValueError unless it is one."""
-    target_of(value)
-    return value
 
 
 def checked(parse: Callable[[str], T]) -> Callable[..., T | None]:
@@ -110,6 +68,14 @@ def global_options(*, from_environment: bool) -> list[click.Parameter]:
         )
 
     return [
+        option(
+            "--context",
+            envvar="HOTWIRE_CONTEXT",
+            parse=check_name,
+            metavar="NAME",
+            shell_complete=complete_context,
+            help="The context to go by; see `hotwirectl context`.  [default: the one in use]",
+        ),
         option(
             "--server",
             envvar=SERVER_ENV,
@@ -152,8 +118,8 @@ def global_options(*, from_environment: bool) -> list[click.Parameter]:
             "--output",
             envvar="HOTWIRE_OUTPUT",
             parse=str,
-            type=click.Choice(FORMATS),
-            help="How to print results and errors.  [default: table]",
+            type=Choice(FORMATS),
+            help=f"How to print results and errors.  [default: {DEFAULT_OUTPUT}]",
         ),
     ]
 
@@ -170,12 +136,53 @@ def _remembering(parse: Callable[[str], object]) -> Callable[..., None]:
 
 
 class Command(click.Command):
-    """A command that takes the global options too."""
+    """A command that takes the global options too.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("epilog", "`hotwirectl --help` explains the exit codes.")
+    Args:
+        example: A line that shows how it is used.
+        formats: The output formats it can print in; those of `NO_NAMES` if not given.
+        global_options: False for one whose own options have the same names.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        example: str = "",
+        formats: Sequence[str] = NO_NAMES,
+        global_options: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("epilog", help_text.epilog(example, _EPILOG))
         super().__init__(*args, **kwargs)
-        self.params.extend(global_options(from_environment=False))
+        self.example = example
+        self._formats = formats
+        self._own = tuple(self.params)
+        if global_options:
+            self.params.extend(_global_options(from_environment=False))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command, unless it cannot print in the format that is asked for.
+
+        Raises:
+            click.UsageError: It cannot.
+        """
+        settings = ctx.find_root().ensure_object(Settings)
+        if self._formats and (wanted := settings.format()) not in self._formats:
+            by = "" if settings.output else f" (of the context {settings.in_force.name!r})"
+            raise click.UsageError(
+                f"{ctx.info_name} cannot print as {wanted}{by}; it can as "
+                + ", ".join(self._formats),
+                ctx,
+            )
+        return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes its own options apart from those of all commands."""
+        help_text.write_options(formatter, ctx, self._own)
+
+
+# A parameter of Command has the function's name.
+_global_options = global_options
 
 
 class Group(click.Group):
@@ -187,8 +194,22 @@ class Group(click.Group):
     def __init__(self, *args: Any, from_environment: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params.extend(global_options(from_environment=from_environment))
+        self._sections: dict[str, list[str]] = {}
+
+    def add_section(self, title: str, *commands: click.Command) -> None:
+        """Adds commands that the help shows under a title."""
+        for command in commands:
+            self.add_command(command)
+            self._sections.setdefault(title, []).append(str(command.name))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Returns the commands in the order in which they were added."""
         del ctx
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the commands, section by section if there are any."""
+        if self._sections:
+            help_text.write_commands(formatter, self.commands, self._sections)
+        else:
+            super().format_commands(ctx, formatter)

@@ -1,51 +1,43 @@
-"""The commands that look: stats, nodes, health, version."""
+"""The commands that look: stats, health, version."""
 
 import contextlib
 from functools import partial
-from importlib import metadata
 from typing import Any
 
 import click
 import grpc
 
 from hotwire_client import Client, HotwireError, ListNodesResponse
-from hotwirectl import failures, text, views
+from hotwirectl import failures, terminal, text, views, watching
+from hotwirectl.printers import Printer
 from hotwirectl.settings import Command, Settings, pass_settings
 
 API_VERSION = "hotwired.v1"
 _DISTRIBUTION = "hotwired"
+_STATS_INTERVAL = 1.0
 
 
-@click.command("stats", cls=Command)
-@click.option("--watch", is_flag=True, help="Print a sample at intervals, until interrupted.")
-@click.option(
-    "--interval",
-    type=click.FloatRange(0.1, 3600),
-    help="The seconds between two samples, with --watch.  [default: 1]",
-)
+@click.command("stats", cls=Command, example="hotwirectl stats --watch")
+@watching.options(default=_STATS_INTERVAL)
 @pass_settings
-def stats(settings: Settings, *, watch: bool, interval: float | None) -> None:
-    """Show counters of the daemon and engines."""
-    if interval is not None and not watch:
-        raise click.UsageError("--interval needs --watch")
+def stats(settings: Settings, *, interval: float | None, watch: bool) -> None:
+    """Show counters of the daemon and engines.
+
+    With --watch on a terminal it is a screen of rates; elsewhere, and in other formats than the
+    table, a sample on lines of its own.
+    """
+    every = watching.seconds(interval, watch=watch, default=_STATS_INTERVAL)
     with settings.client() as client:
-        if watch:
-            _watch(settings, client, interval or 1.0)
-        else:
-            taken = client.stats()
-            settings.printer().result(taken, lambda: views.stats(taken))
+        if every:
+            _watch(settings, client, every)
+            return
+        taken = client.stats()
+    settings.printer().result(
+        taken, lambda: views.stats(taken), wide=lambda: views.stats(taken, wide=True)
+    )
 
 
-@click.command("nodes", cls=Command)
-@pass_settings
-def nodes(settings: Settings) -> None:
-    """List the vLLM processes the daemon knows."""
-    with settings.client() as client:
-        response = client.list_nodes()
-    settings.printer().result(response, lambda: views.nodes(response))
-
-
-@click.command("health", cls=Command)
+@click.command("health", cls=Command, example="hotwirectl health --timeout 2")
 @click.option("--service", default="", help="Ask for one service of the daemon only.")
 @pass_settings
 def health(settings: Settings, service: str) -> None:
@@ -63,7 +55,7 @@ def health(settings: Settings, service: str) -> None:
     )
 
 
-@click.command("version", cls=Command)
+@click.command("version", cls=Command, example="hotwirectl version -o json")
 @click.option("--client", "client_only", is_flag=True, help="Do not ask the daemon.")
 @pass_settings
 def version(settings: Settings, *, client_only: bool) -> None:
@@ -84,12 +76,20 @@ def version(settings: Settings, *, client_only: bool) -> None:
 
 
 def _watch(settings: Settings, client: Client, interval: float) -> None:
-    printer = settings.printer()
-    titled = True
     with contextlib.suppress(KeyboardInterrupt):
-        for sample in client.watch_stats(interval):
-            printer.sample(sample, partial(views.samples, sample, titled=titled))
-            titled = False
+        if settings.format() in {"table", "wide"} and terminal.can_draw():
+            from hotwirectl.live import screen  # rich, which no other command waits for
+
+            screen.show(client.watch_stats(interval), settings.address())
+        else:
+            _print_samples(settings.printer(), client, interval)
+
+
+def _print_samples(printer: Printer, client: Client, interval: float) -> None:
+    titled = True
+    for sample in client.watch_stats(interval):
+        printer.sample(sample, partial(views.samples, sample, titled=titled))
+        titled = False
 
 
 def _known_nodes(settings: Settings) -> ListNodesResponse | None:
@@ -101,6 +101,8 @@ def _known_nodes(settings: Settings) -> ListNodesResponse | None:
 
 
 def _version(distribution: str) -> str:
+    from importlib import metadata  # it brings forty modules along, for this one command
+
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

@@ -16,13 +16,34 @@ def escaped(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+class Columns:
+    """Left-aligned columns, as wide as the widest value that they have had so far."""
+
+    def __init__(self, titles: Sequence[str]) -> None:
+        self._titles = titles
+        self._widths = list(map(_width, titles))
+
+    def head(self) -> str:
+        """Returns the line of titles."""
+        return self._line(self._titles)
+
+    def lines(self, rows: Iterable[Sequence[str]]) -> list[str]:
+        """Returns a line for each row, with every value escaped; the columns grow before."""
+        table = [[escaped(value) or NONE for value in row] for row in rows]
+        for row in table:
+            self._widths = [max(w, _width(v)) for w, v in zip(self._widths, row, strict=True)]
+        return list(map(self._line, table))
+
+    def _line(self, row: Sequence[str]) -> str:
+        cells = (_padded(v, w) for v, w in zip(row, self._widths, strict=True))
+        return _GAP.join(cells).rstrip()
+
+
 def columns(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Returns left-aligned columns under their titles, with every value escaped."""
-    table = [list(titles), *([escaped(value) or NONE for value in row] for row in rows)]
-    widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
-    return "\n".join(
-        _GAP.join(_padded(v, w) for v, w in zip(row, widths, strict=True)).rstrip() for row in table
-    )
+    table = Columns(titles)
+    lines = table.lines(rows)  # before the titles: they are as wide as the widest value
+    return "\n".join([table.head(), *lines])
 
 
 def fields(pairs: Iterable[tuple[str, str]]) -> str:

@@ -6,11 +6,12 @@ import click
 
 from hotwire_client import CanaryAction, UpdateVectorResponse, VectorUpdate
 from hotwirectl import changes, views
-from hotwirectl.settings import Group, Settings, pass_settings
+from hotwirectl.names import vector_argument
+from hotwirectl.settings import RESOURCES, Group, Settings, pass_settings
 from hotwirectl.terms import canary_option, ttl_option
-from hotwirectl.vectors import complete_name, whole_revision
+from hotwirectl.vectors import whole_revision
 
-_NAME = click.argument("name", shell_complete=complete_name)
+_NAME = vector_argument()
 _CANARY_REVISION = click.option(
     "--revision", default="", help="Only while the canary is this revision, given whole."
 )
@@ -21,7 +22,7 @@ def vector() -> None:
     """Change a registered vector's flags and canary."""
 
 
-@vector.command("set")
+@vector.command("set", formats=RESOURCES, example="hotwirectl vector set joy --canary 25")
 @_NAME
 @click.option(
     "--disabled/--enabled", default=None, help="Whether requests that name it are declined."
@@ -63,7 +64,7 @@ def set_vector(
     _report(settings, response, "valid" if dry_run else "set", dry_run=dry_run)
 
 
-@vector.command("promote")
+@vector.command("promote", formats=RESOURCES, example="hotwirectl vector promote joy")
 @_NAME
 @_CANARY_REVISION
 @pass_settings
@@ -76,7 +77,7 @@ def promote(settings: Settings, name: str, revision: str) -> None:
     _report(settings, response, "promoted")
 
 
-@vector.command("drop-canary")
+@vector.command("drop-canary", formats=RESOURCES, example="hotwirectl vector drop-canary joy")
 @_NAME
 @_CANARY_REVISION
 @pass_settings

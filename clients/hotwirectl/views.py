@@ -1,7 +1,7 @@
 """What results look like to people: pure functions from messages to text."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from hotwire_client import (
     CanaryArm,
@@ -9,10 +9,7 @@ from hotwire_client import (
     DoseMode,
     EngineStats,
     GetPolicyResponse,
-    ListNodesResponse,
-    Node,
     NodeOutcome,
-    NodeRole,
     NodeState,
     Policy,
     Stats,
@@ -24,35 +21,12 @@ _SHORT_REVISION = 8
 _MICROSECONDS = 1e6
 # The lines of a watch come one by one, so their columns cannot be as wide as the widest value.
 _SAMPLE_WIDTH = 8
-_VECTOR_TITLES = ("NAME", "REVISION", "LAYERS", "WIDTH", "DTYPE", "SIZE", "MODEL")
 _CANARY_TITLES = ("ENGINE", "VECTOR", "REVISION", "ARM", "REQUESTS")
 
 
 def short(revision: str) -> str:
     """Returns the first characters of a revision."""
     return revision[:_SHORT_REVISION]
-
-
-def vectors(items: Sequence[Vector]) -> str:
-    """One line for each vector."""
-    titles = (*_VECTOR_TITLES, "STATE", "EXPIRES", "CANARY", "AGE")
-    rows = (
-        (
-            v.name,
-            short(v.revision),
-            _layers(v),
-            str(v.hidden_size),
-            v.source_dtype,
-            text.size(v.size_bytes),
-            v.model,
-            state(v),
-            text.remaining(v.expire_time) if v.HasField("expire_time") else "-",
-            f"{short(v.canary.revision)} {_percent(v)}" if v.HasField("canary") else "-",
-            text.age(v.create_time),
-        )
-        for v in items
-    )
-    return text.columns(titles, rows) if items else "no vectors are registered"
 
 
 def vector(v: Vector) -> str:
@@ -64,7 +38,7 @@ def vector(v: Vector) -> str:
             ("model", v.model),
             ("state", state(v)),
             ("expires", _expires(v)),
-            ("layers", _layers(v)),
+            ("layers", layers(v)),
             ("width", str(v.hidden_size)),
             ("dtype", v.source_dtype),
             ("size", text.size(v.size_bytes)),
@@ -97,7 +71,7 @@ def expiry_facts(v: Vector) -> list[str]:
 
 def canary_facts(v: Vector) -> list[str]:
     """Its canary and the share of that, such as "canary de80ba1b 5%", if there is one."""
-    return [f"canary {short(v.canary.revision)} {_percent(v)}"] if v.HasField("canary") else []
+    return [f"canary {short(v.canary.revision)} {percent(v)}"] if v.HasField("canary") else []
 
 
 def _expires(v: Vector) -> str:
@@ -108,7 +82,8 @@ def _expires(v: Vector) -> str:
     return f"{utc} (in {text.remaining(v.expire_time)})" if left > 0 else utc
 
 
-def _percent(v: Vector) -> str:
+def percent(v: Vector) -> str:
+    """The share of requests that get its canary, such as "5%"."""
     return f"{text.number(v.canary.percent)}%"
 
 
@@ -131,7 +106,7 @@ def policy(response: GetPolicyResponse) -> str:
     return text.fields(
         [
             ("kill_switch", "on (nothing is steered)" if p.kill_switch else "off"),
-            ("dose_mode", _enum_word(DoseMode.Name(p.dose_mode), "DOSE_MODE_")),
+            ("dose_mode", enum_word(DoseMode.Name(p.dose_mode), "DOSE_MODE_")),
             ("max_relative_dose", _limit(p.max_relative_dose, p.HasField("max_relative_dose"))),
             (
                 "max_total_relative_dose",
@@ -145,7 +120,7 @@ def policy(response: GetPolicyResponse) -> str:
             ("max_relative_dose_by_vector", _limits(p.max_relative_dose_by_vector)),
             ("max_relative_dose_by_caller", _limits(p.max_relative_dose_by_caller)),
             ("default_spec", text.escaped(p.default_spec) or "none"),
-            ("default_mode", _enum_word(DefaultMode.Name(p.default_mode), "DEFAULT_MODE_")),
+            ("default_mode", enum_word(DefaultMode.Name(p.default_mode), "DEFAULT_MODE_")),
             ("allow_unmonitored", text.yes(p.allow_unmonitored)),
             ("strict", text.yes(p.strict)),
             ("reference_norms", _norms(p.reference_norms)),
@@ -157,17 +132,7 @@ def policy(response: GetPolicyResponse) -> str:
     )
 
 
-def nodes(response: ListNodesResponse) -> str:
-    """One line for each node, then what nodes say about their state."""
-    if not response.nodes:
-        return "no nodes are connected"
-    titles = ("NAME", "ROLES", "STATE", "GENERATION", "HELD", "SHAPE", "MODEL", "VLLM", "AGE")
-    table = text.columns(titles, map(_node_row, response.nodes))
-    said = [f"{n.name}: {n.detail}" for n in response.nodes if n.detail]
-    return "\n".join([table, *(["", *map(text.escaped, said)] if said else [])])
-
-
-def stats(s: Stats) -> str:
+def stats(s: Stats, *, wide: bool = False) -> str:
     """The daemon's figures, a line for each engine, for each counted reason and canary's arm."""
     head = text.fields(
         [
@@ -182,7 +147,9 @@ def stats(s: Stats) -> str:
     )
     parts = [head]
     if s.engines:
-        parts.append(text.columns(_ENGINE_TITLES, map(_engine_row, s.engines)))
+        titles = _ENGINE_TITLES + (_ENGINE_MORE if wide else ())
+        rows = ([*_engine_row(e), *(_engine_more(e) if wide else ())] for e in s.engines)
+        parts.append(text.columns(titles, rows))
     if reasons := [row for e in s.engines for row in _reasons(e)]:
         parts.append(text.columns(("ENGINE", "COUNTER", "REASON", "COUNT"), reasons))
     if arms := [row for e in s.engines for row in _arms(e)]:
@@ -214,7 +181,7 @@ def outcome(outcomes: Iterable[NodeOutcome]) -> str:
 def left_out(outcomes: Iterable[NodeOutcome]) -> list[str]:
     """A sentence for each node that a converged change does not reach."""
     return [
-        f"{o.node} is {_enum_word(NodeState.Name(o.state), 'NODE_STATE_')}"
+        f"{o.node} is {enum_word(NodeState.Name(o.state), 'NODE_STATE_')}"
         + (f": {o.detail}" if o.detail else "")
         for o in outcomes
         if o.state != NodeState.NODE_STATE_CONVERGED
@@ -233,6 +200,17 @@ _ENGINE_TITLES = (
     "SLOTS",
     "FILL-US",
 )
+
+
+_ENGINE_MORE = ("FILL-STEPS", "DOSE-DECISIONS", "PROGRAM-ERRORS")
+
+
+def _engine_more(e: EngineStats) -> list[str]:
+    return [
+        str(e.fill_steps_total),
+        str(sum(e.dose_decisions_total.values())),
+        str(sum(e.program_errors_total.values())),
+    ]
 
 
 def _engine_row(e: EngineStats) -> list[str]:
@@ -272,29 +250,15 @@ def _arms(e: EngineStats) -> list[list[str]]:
             e.engine,
             c.vector,
             short(c.revision),
-            _enum_word(CanaryArm.Name(c.arm), "CANARY_ARM_"),
+            enum_word(CanaryArm.Name(c.arm), "CANARY_ARM_"),
             str(c.requests_total),
         ]
         for c in sorted(e.canary_requests_total, key=lambda c: (c.vector, c.revision, c.arm))
     ]
 
 
-def _node_row(n: Node) -> list[str]:
-    roles = (_enum_word(NodeRole.Name(r), "NODE_ROLE_") for r in n.roles)
-    return [
-        n.name,
-        ",".join(roles),
-        _enum_word(NodeState.Name(n.state), "NODE_STATE_"),
-        str(n.generation) if n.generation else "-",
-        str(n.revisions_held),
-        f"{n.num_layers}x{n.hidden_size}",
-        n.model,
-        n.vllm_version,
-        text.age(n.last_seen_time),
-    ]
-
-
-def _layers(v: Vector) -> str:
+def layers(v: Vector) -> str:
+    """Its layers as ranges, or "any"."""
     return "any" if v.any_layer else text.layers(v.layers)
 
 
@@ -319,5 +283,6 @@ def _model_of_norms(p: Policy) -> list[tuple[str, str]]:
     return [("reference_norms_fingerprint", mark)] if mark else []
 
 
-def _enum_word(name: str, prefix: str) -> str:
+def enum_word(name: str, prefix: str) -> str:
+    """An enum value's name as a word, such as "converged"."""
     return name.removeprefix(prefix).lower()

@@ -11,7 +11,7 @@ from hotwirectl.settings import Command, Settings, pass_settings
 _PAUSE_SECONDS = 0.1
 
 
-@click.command("wait", cls=Command)
+@click.command("wait", cls=Command, example="hotwirectl wait --nodes 3 --timeout 60")
 @click.option(
     "--generation",
     type=click.IntRange(1),
@@ -32,7 +32,7 @@ def wait(settings: Settings, generation: int, count: int) -> None:
     Ends with 0 as soon as that is so, with 3 if it is not within --timeout. A node that is
     disarmed, refuses a vector or takes none from a daemon is never there.
     """
-    end = time.monotonic() + settings.timeout
+    end = time.monotonic() + settings.seconds()
     with settings.client() as client:
         response = _watched(client, end, generation, count)
     if lack := _lack(response, generation, count):

@@ -12,11 +12,11 @@ from http import HTTPStatus
 from hotwired.log import get
 from hotwired.metrics.listen import Address
 from hotwired.run_dir import (
-    check_socket_mode,
+    check_socket,
     check_socket_path,
     clear_stale,
-    make_private_parents,
-    private_umask,
+    make_shared,
+    socket_umask,
 )
 
 PATH = "/metrics"
@@ -64,13 +64,13 @@ class Endpoint:
         """
         if (path := address.path) is not None:
             check_socket_path(path)
-            make_private_parents(path)
+            make_shared(path.parent)
             clear_stale(path)
-            with private_umask():
+            with socket_umask():
                 self._server = await asyncio.start_unix_server(
                     self._accept, path, limit=MAX_HEAD_BYTES
                 )
-            check_socket_mode(path)
+            check_socket(path)
             return address
         self._server = await asyncio.start_server(
             self._accept, address.host, address.port, limit=MAX_HEAD_BYTES

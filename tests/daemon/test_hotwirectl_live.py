@@ -19,6 +19,7 @@ from hotwire_client import Client, NodeState
 from hotwired import errors
 from tests.fakes.fake_daemon import RealDaemon, real_daemon, write_vector
 from tests.fakes.fake_node import FakeNode, FakeServer
+from tests.support import ctl
 
 ROWS = [[3.0, 4.0, 0, 0, 0, 0, 0, 0], [0, 2.0, 0, 0, 0, 0, 0, 0]]
 
@@ -35,6 +36,7 @@ class Live:
         """Runs hotwirectl to its end."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HOTWIRE")}
         environment |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment |= {"HOTWIRE_CONFIG": "/nonexistent/hotwire.toml"}
         return subprocess.run(
             [sys.executable, "-m", "hotwirectl", *map(str, arguments)],
             env=environment | {"HOTWIRE_SERVER": self.daemon.address},
@@ -116,6 +118,28 @@ def test_the_life_of_a_vector(live: Live, joy: Path) -> None:
     assert live.engine.snapshot.policy.max_relative_dose == 0.5
     assert live.ctl("delete", "joy", "--revision", revision[:8]).returncode == 0
     assert list(live.engine.snapshot.vectors) == []
+
+
+def test_a_watch_sees_what_others_do(live: Live, joy: Path) -> None:
+    """Each change of the daemon's state is an object, whoever made it; Ctrl-C ends it with 0."""
+    settled(live)
+    wide = live.ctl("nodes", "i", "-o", "wide").stdout.splitlines()
+    assert wide[0].split()[-3:] == ["DP/PP/TP", "PID", "AGE"]
+    events = []
+    arguments = ["--server", live.daemon.address, "list", "--watch", "--interval", "0.1"]
+    with ctl.start(*arguments, "-o", "json") as process:
+        assert process.stdout is not None
+        for command in (
+            ["register", joy, "--name", "seen"],
+            ["vector", "set", "seen", "--disabled"],
+            ["delete", "seen"],
+        ):
+            assert live.ctl(*command).returncode == 0
+            events.append(json.loads(process.stdout.readline()))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(5) == 0
+    assert [event["type"] for event in events] == ["ADDED", "MODIFIED", "DELETED"]
+    assert {event["object"]["name"] for event in events} == {"seen"}
 
 
 def test_refusals_end_with_their_status(live: Live, joy: Path, tmp_path: Path) -> None:

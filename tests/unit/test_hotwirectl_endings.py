@@ -68,8 +68,8 @@ def test_the_help_documents_every_exit_code(capsys: pytest.CaptureFixture[str]) 
     ):
         assert f"\n    {code:<5}" in shown
     assert "64+N" in shown
-    for name in ("HOTWIRE_SERVER", "HOTWIRE_TIMEOUT", "HOTWIRE_OUTPUT", "HOTWIRE_RUN_DIR"):
-        assert name in shown
+    for name in ("SERVER", "TIMEOUT", "OUTPUT", "RUN_DIR", "CONTEXT", "CONFIG"):
+        assert f"HOTWIRE_{name} " in shown
 
 
 def test_the_document_has_every_command_and_code() -> None:
@@ -176,7 +176,8 @@ def test_a_daemon_that_is_down_ends_with_78(
         ["list", "--timeout", "nan"],
         ["list", "--timeout", "soon"],
         ["list", "--timeout", "1e9"],
-        ["list", "-o", "yaml"],
+        ["list", "-o", "xml"],
+        ["stats", "-o", "name"],
         ["lst"],
         ["show"],
         ["show", "a", "b"],
@@ -358,7 +359,7 @@ def test_something_unexpected_ends_with_1(
     def broken(*_: Any, **__: Any) -> None:
         raise KeyError("oops")
 
-    monkeypatch.setattr("hotwirectl.settings.Client", broken)
+    monkeypatch.setattr("hotwirectl.precedence.Client", broken)
     assert run(["list"]) == 1
     captured = capsys.readouterr()
     assert captured.err.startswith("error: 'oops' (KeyError)\nhint: HOTWIRE_DEBUG=1")

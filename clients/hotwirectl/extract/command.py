@@ -15,7 +15,11 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-@click.command("extract", cls=Command)
+@click.command(
+    "extract",
+    cls=Command,
+    example="hotwirectl extract --model DIR --positive glad.txt --negative sad.txt",
+)
 @click.option("--model", type=_DIRECTORY, required=True, help="The model's directory.")
 @click.option("--positive", type=_FILE, required=True, help="Prompts that have what is wanted.")
 @click.option("--negative", type=_FILE, required=True, help="Prompts that have the opposite.")

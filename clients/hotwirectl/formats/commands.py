@@ -15,7 +15,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _OUT = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command("convert", cls=Command)
+@click.command("convert", cls=Command, example="hotwirectl convert joy.gguf joy.safetensors")
 @click.argument("file", type=_SOURCE)
 @click.argument("out", type=_OUT)
 @layer_options
@@ -35,7 +35,7 @@ def convert(
     work.convert(settings, file, out, told(settings, layer_base, num_layers))
 
 
-@click.command("export", cls=Command)
+@click.command("export", cls=Command, example="hotwirectl export joy joy.safetensors")
 @click.argument("name")
 @click.argument("out", type=_OUT)
 @click.option("--revision", default="", help="That of its canary, given whole.")
@@ -51,7 +51,7 @@ def export(settings: Settings, name: str, out: Path, revision: str) -> None:
     work.export(settings, name, revision, out)
 
 
-@click.command("inspect", cls=Command)
+@click.command("inspect", cls=Command, example="hotwirectl inspect joy.safetensors")
 @click.argument("what", metavar="FILE|NAME")
 @click.option(
     "--reference-norms",
@@ -79,7 +79,7 @@ def inspect(
     work.inspect(settings, what, norms, told(settings, layer_base, num_layers))
 
 
-@click.command("diff", cls=Command)
+@click.command("diff", cls=Command, example="hotwirectl diff joy.safetensors joy")
 @click.argument("a", metavar="FILE|NAME")
 @click.argument("b", metavar="FILE|NAME")
 @layer_options

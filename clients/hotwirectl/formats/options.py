@@ -61,7 +61,7 @@ def told_or_asked(
 
 def say_assumed(settings: Settings, name: str, assumed: Iterable[str]) -> None:
     """Prints on stderr what was taken for granted of a vector."""
-    if settings.output in _MACHINE:
+    if settings.format() in _MACHINE:
         return
     for sentence in assumed:
         stdio.err(text.escaped(f"assumed: {name}: {sentence}"))
@@ -70,7 +70,7 @@ def say_assumed(settings: Settings, name: str, assumed: Iterable[str]) -> None:
 def quietly(settings: Settings, call: Callable[[Client], Any]) -> Any:
     """Returns what a call of the daemon comes to, or None if it does not answer."""
     try:
-        with settings.client(timeout=min(ASK_SECONDS, settings.timeout)) as client:
+        with settings.client(timeout=min(ASK_SECONDS, settings.seconds())) as client:
             return call(client)
     except HotwireError:
         return None

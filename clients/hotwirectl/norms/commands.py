@@ -6,6 +6,7 @@ import click
 
 from hotwirectl.json_file import read_json
 from hotwirectl.layer_bases import BASES
+from hotwirectl.near import Choice
 from hotwirectl.norms import foreign, plot, prompts, table, view
 from hotwirectl.progress import progress
 from hotwirectl.settings import Group, Settings, pass_settings
@@ -22,7 +23,10 @@ def norms() -> None:
     """Measure, convert or show the norms that doses are relative to."""
 
 
-@norms.command("measure")
+@norms.command(
+    "measure",
+    example="hotwirectl norms measure --model DIR --prompts prompts.txt --out norms.json",
+)
 @click.option("--model", type=_DIRECTORY, required=True, help="The model's directory.")
 @click.option(
     "--prompts",
@@ -61,11 +65,13 @@ def measure_command(
         )
 
 
-@norms.command("import")
+@norms.command(
+    "import", example="hotwirectl norms import h_norms.json --layer-base output --out norms.json"
+)
 @click.argument("file", type=_FILE)
 @click.option(
     "--layer-base",
-    type=click.Choice(BASES),
+    type=Choice(BASES),
     help="What entry 0 is: the output of block 0, or the embedding, as in transformers' tuple.",
 )
 @click.option("--model", type=_DIRECTORY, help="The model's directory; its config.json is read.")
@@ -92,7 +98,7 @@ def import_command(
         settings.printer().note(sentence)
 
 
-@norms.command("show")
+@norms.command("show", example="hotwirectl norms show norms.json --png norms.png")
 @click.argument("file", type=_FILE, required=False)
 @click.option("--png", type=_OUT, help="Write a plot there too.")
 @pass_settings

@@ -1,7 +1,7 @@
 """Prints for programs: the proto's JSON form, with the proto's field names and all fields."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,19 +10,24 @@ from google.protobuf.message import Message
 
 from hotwirectl.failures import Failure
 from hotwirectl.printers import stdio
+from hotwirectl.printers.interface import Data, Text
 
 
 class JsonPrinter:
     """The format `json`: one indented object, or one object a line for samples."""
 
-    def result(self, data: Message | Mapping[str, Any], text: Callable[[], str]) -> None:
+    def result(
+        self, data: Data, text: Text, *, wide: Text | None = None, names: Sequence[str] = ()
+    ) -> None:
         """Prints the data."""
-        del text
+        del text, wide, names
         stdio.out(json.dumps(to_dict(data), indent=2))
 
-    def sample(self, data: Message, text: Callable[[], str]) -> None:
+    def sample(
+        self, data: Data, text: Text, *, wide: Text | None = None, names: Sequence[str] = ()
+    ) -> None:
         """Prints the data on one line."""
-        del text
+        del text, wide, names
         stdio.out(json.dumps(to_dict(data), separators=(",", ":")))
 
     def note(self, text: str) -> None:
@@ -30,12 +35,16 @@ class JsonPrinter:
 
     def failure(self, failure: Failure) -> None:
         """Prints the failure as one object on stderr."""
-        form = asdict(failure)
-        form["violations"] = [violation._asdict() for violation in failure.violations]
-        stdio.err(json.dumps(form, indent=2))
+        stdio.err(json.dumps(failure_form(failure), indent=2))
 
 
-def to_dict(data: Message | Mapping[str, Any]) -> dict[str, Any]:
+def failure_form(failure: Failure) -> dict[str, Any]:
+    """Returns the JSON form of a failure."""
+    violations = [violation._asdict() for violation in failure.violations]
+    return asdict(failure) | {"violations": violations}
+
+
+def to_dict(data: Data) -> dict[str, Any]:
     """Returns the JSON form: snake_case, default values included, null for what is unset."""
     if not isinstance(data, Message):
         return dict(data)

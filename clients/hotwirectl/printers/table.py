@@ -1,26 +1,28 @@
 """Prints for people: plain columns, and failures as a sentence, a reason and the next step."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
-from google.protobuf.message import Message
+from collections.abc import Sequence
 
 from hotwirectl.failures import Failure
 from hotwirectl.printers import stdio
+from hotwirectl.printers.interface import Data, Text
 from hotwirectl.text import escaped
 
 
 class TablePrinter:
     """The format `table`."""
 
-    def result(self, data: Message | Mapping[str, Any], text: Callable[[], str]) -> None:
+    def result(
+        self, data: Data, text: Text, *, wide: Text | None = None, names: Sequence[str] = ()
+    ) -> None:
         """Prints the text."""
-        del data
+        del data, wide, names
         stdio.out(text())
 
-    def sample(self, data: Message, text: Callable[[], str]) -> None:
+    def sample(
+        self, data: Data, text: Text, *, wide: Text | None = None, names: Sequence[str] = ()
+    ) -> None:
         """Prints the text."""
-        self.result(data, text)
+        self.result(data, text, wide=wide, names=names)
 
     def note(self, text: str) -> None:
         """Prints the remark on stderr."""
@@ -38,3 +40,13 @@ class TablePrinter:
                 stdio.err(escaped(f"  {node}: {detail}"))
         if failure.hint:
             stdio.err(escaped(f"hint: {failure.hint}"))
+
+
+class WidePrinter(TablePrinter):
+    """The format `wide`: the table with more columns, where there are more."""
+
+    def result(
+        self, data: Data, text: Text, *, wide: Text | None = None, names: Sequence[str] = ()
+    ) -> None:
+        """Prints the wider text."""
+        super().result(data, wide or text, names=names)

@@ -1,0 +1,7 @@
+"""The user's configuration: a TOML file of contexts, each a daemon and how to speak to it.
+
+current = "prod"
+
+[contexts.prod]
+server = "steering.example:7443"
+"""
