@@ -38,7 +38,8 @@ def test_a_folder_with_a_name_that_cannot_be_shown(fleet: Fleet, folder: bytes) 
     """It is passed over, and the daemon goes on finding and serving nodes."""
     daemon = fleet.daemon()
     path = os.fsencode(daemon.run_dir) + b"/nodes/" + folder
-    os.makedirs(path)  # noqa: PTH103 -- a Path is text
+    (daemon.run_dir / "nodes").mkdir(mode=0o750)
+    os.mkdir(path)  # noqa: PTH102 -- a Path is text
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path + b"/engine-0-0-0.sock")
         listener.listen()
