@@ -2,6 +2,7 @@
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from hotwirectl.live.rates import KEPT, Meter, sparkline
 from hotwirectl.live.screen import frame
@@ -119,8 +120,17 @@ def test_states_have_colours() -> None:
     assert "\x1b[1;33mno" in drawn(converged=False)
 
 
-def test_a_narrow_terminal_is_kept_to() -> None:
-    """No line is longer than the terminal."""
-    from rich.text import Text
-
-    assert max(Text.from_ansi(line).cell_len for line in drawn(width=60).splitlines()) <= 60
+@pytest.mark.parametrize(
+    ("width", "there", "not_there"),
+    [(200, "█", "…"), (95, "SLOTS", "█"), (65, "FILL-US", "SLOTS")],
+)
+def test_figures_go_before_bars_and_some_before_others(
+    width: int, there: str, not_there: str
+) -> None:
+    """No line is longer than the terminal, and no figure is cut."""
+    lines = [Text.from_ansi(line) for line in drawn(width=width).splitlines()]
+    assert max(line.cell_len for line in lines) <= width
+    shown = "\n".join(line.plain for line in lines)
+    assert there in shown
+    assert not_there not in shown
+    assert "…" not in shown

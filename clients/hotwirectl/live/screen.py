@@ -12,12 +12,9 @@ from rich.text import Text
 
 from hotwire_client import Stats
 from hotwirectl import text
-from hotwirectl.live.rates import EngineRates, Meter, sparkline
+from hotwirectl.live.engine_table import EngineTable, plain_table
+from hotwirectl.live.rates import EngineRates, Meter
 
-_ENGINE = (
-    *("ENGINE", "GEN", "REQ/S", "", "STEERED/S", "", "UNSTEERED/S", ""),
-    *("LIVE", "TOK/S", "ROWS", "SLOTS", "FILL-US", ""),
-)
 _REASONS = ("ENGINE", "COUNTER", "REASON", "TOTAL", "/S")
 # A size that has changed is drawn anew that soon, whether a sample has come or not.
 _REFRESHES = 4
@@ -39,7 +36,7 @@ def show(samples: Iterable[Stats], server: str) -> None:
 def frame(sample: Stats, engines: Sequence[EngineRates], server: str) -> RenderableType:
     """Returns what is drawn for a sample."""
     parts: list[RenderableType] = [_head(sample, server), Text()]
-    parts.append(_engines(engines) if engines else Text("no engines are connected", style="dim"))
+    parts.append(EngineTable(engines) if engines else Text("no engines are connected", style="dim"))
     if any(e.reasons for e in engines):
         parts += [Text(), _reasons(engines)]
     return Group(*parts, Text(), Text("Ctrl-C ends", style="dim"))
@@ -60,48 +57,14 @@ def _head(s: Stats, server: str) -> Text:
     )
 
 
-def _engines(engines: Sequence[EngineRates]) -> Table:
-    table = _table(_ENGINE, left={0})
-    for e in engines:
-        table.add_row(
-            Text(text.escaped(e.now.engine), style="bold"),
-            str(e.now.generation),
-            f"{e.requests:.1f}",
-            _spark(e, "requests", "cyan"),
-            f"{e.steered:.1f}",
-            _spark(e, "steered", "green"),
-            f"{e.unsteered:.1f}",
-            _spark(e, "unsteered", "yellow"),
-            str(e.now.requests_live),
-            f"{e.tokens:.0f}",
-            f"{e.now.rows_in_use}/{e.now.rows_capacity}",
-            f"{e.now.slots_in_use}/{e.now.slots_capacity}",
-            "-" if e.fill_us is None else f"{e.fill_us:.1f}",
-            _spark(e, "fill_us", "magenta"),
-        )
-    return table
-
-
 def _reasons(engines: Sequence[EngineRates]) -> Table:
-    table = _table(_REASONS, left={0, 1, 2})
+    table = plain_table(_REASONS, left={"ENGINE", "COUNTER", "REASON"})
     for e in engines:
         for r in e.reasons:
             cells = (e.now.engine, r.counter, r.reason, str(r.total), f"{r.rate:.1f}")
             style = "yellow" if r.rate else ""
             table.add_row(*(Text(text.escaped(cell), style=style) for cell in cells))
     return table
-
-
-def _table(titles: Sequence[str], left: set[int]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for at, title in enumerate(titles):
-        justify = "left" if at in left or not title else "right"
-        table.add_column(title, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    return table
-
-
-def _spark(e: EngineRates, name: str, style: str) -> Text:
-    return Text(sparkline(e.history.get(name, ())), style=style)
 
 
 @contextlib.contextmanager
