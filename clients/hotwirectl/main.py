@@ -18,6 +18,7 @@ from hotwirectl.completion import COMPLETE_VAR, PROGRAM, completion
 from hotwirectl.norms.commands import norms
 from hotwirectl.printers import stdio
 from hotwirectl.settings import FORMATS, Group, Settings
+from hotwirectl.verify.command import verify
 
 _ENVIRONMENT = """\
 \b
@@ -27,6 +28,7 @@ Environment:
   HOTWIRE_OUTPUT   table or json, as --output
   HOTWIRE_RUN_DIR  the directory of the daemon's socket; if unset,
                    $XDG_RUNTIME_DIR/hotwire, else /tmp/hotwire-<uid>
+  HOTWIRE_VLLM_URL the running vLLM for `verify`, as its --url
   HOTWIRE_DEBUG    1 prints the traceback of an unexpected failure
 """
 
@@ -56,6 +58,7 @@ for _command in (
     status.nodes,
     receipts.receipt,
     status.health,
+    verify,
     status.version,
     completion,
 ):
