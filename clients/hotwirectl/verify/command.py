@@ -81,7 +81,7 @@ def _run(
     throwaway: bool,
     vllm_options: tuple[str, ...],
 ) -> tuple[Any, ...]:
-    from hotwirectl.verify import api, run, target
+    from hotwirectl.verify import api, cost, run, target
     from hotwirectl.verify.results import FailedError
 
     try:
@@ -91,7 +91,8 @@ def _run(
                 if vllm_options:
                     raise click.UsageError("options of vLLM are for a --throwaway server")
                 found = target.running(_api(url), nodes, model)
-                return ("a running server", *run.verify(client, found, say, quick=quick))
+                stage, checks, timings = run.verify(client, found, say, quick=quick)
+                return "a running server", stage, checks, [*timings, cost.NO_BARE]
         return _thrown_away(say, model, vllm_options, quick=quick)
     except (api.ApiError, FailedError) as error:
         raise failures.CommandFailedError(failures.not_verifiable(str(error))) from error
@@ -112,7 +113,7 @@ def _thrown_away(
         raise click.UsageError(f"{model} is no directory with a model, and no server runs")
     with served(Path(model), options, say, quick=quick) as (client, target, bare):
         stage, checks, timings = run.verify(client, target, say, quick=quick)
-        return "a throwaway server", stage, checks, [*timings, *([bare] if bare else [])]
+        return "a throwaway server", stage, checks, [*timings, bare]
 
 
 def _api(url: str | None) -> Any:

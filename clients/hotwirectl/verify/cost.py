@@ -9,6 +9,7 @@ from hotwirectl.verify.stage import PROMPTS, Stage
 UNSTEERED = "unsteered"
 ONE_LAYER = "steered, 1 layer"
 BARE = "bare vLLM, no plugin"
+NO_BARE = Timing(BARE, why_not="only a throwaway server is started bare, too, without --quick")
 
 #: Small enough for any dose limit, and as costly as any other.
 _FAINT = 1e-6

@@ -48,12 +48,16 @@ def word(node: Node) -> str:
     return NodeState.Name(node.state).removeprefix("NODE_STATE_").lower()
 
 
+def roles(node: Node) -> list[str]:
+    """Returns what the node does, as words."""
+    return [NodeRole.Name(role).removeprefix("NODE_ROLE_").lower() for role in node.roles]
+
+
 def form(node: Node) -> dict[str, object]:
     """Returns what a report says of a node."""
-    roles = [NodeRole.Name(role).removeprefix("NODE_ROLE_").lower() for role in node.roles]
     return {
         "name": node.name,
-        "roles": roles,
+        "roles": roles(node),
         "state": word(node),
         "detail": node.detail,
         "dp_rank": node.dp_rank,

@@ -7,14 +7,10 @@ from typing import Any
 
 from hotwire_client import DoseMode, Policy
 from hotwirectl import text
-from hotwirectl.verify import cost, node_checks
+from hotwirectl.verify import costs, node_checks
 from hotwirectl.verify.machine import scrubbed
 from hotwirectl.verify.results import Check, Status, Timing
 from hotwirectl.verify.stage import Stage
-
-_BARE_NOTE = (
-    "bare and armed ran one after the other: what differs by a few percent is not told apart"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +48,13 @@ class Report:
             "nodes": [node | {"detail": scrubbed(str(node["detail"]))} for node in nodes],
             "policy": _policy(self.stage.policy),
             "checks": [_check_form(check) for check in self.checks],
-            "cost": [_timing_form(timing, self.timings[0]) for timing in self.timings],
+            "cost": costs.form(self.timings),
         }
 
     def block(self) -> str:
         """Returns the text."""
-        parts = [self._head(), _nodes(self.stage), _checks(self.checks), self._cost()]
+        table = costs.table(self.timings)
+        parts = [self._head(), _nodes(self.stage), _checks(self.checks), table]
         return scrubbed("\n\n".join(parts))
 
     def _head(self) -> str:
@@ -75,13 +72,6 @@ class Report:
                 ("policy", ", ".join(f"{k} {v}" for k, v in _policy(self.stage.policy).items())),
             ]
         )
-
-    def _cost(self) -> str:
-        base = self.timings[0]
-        rows = [_timing_row(timing, base) for timing in self.timings]
-        table = text.columns(("COST", "MS/TOKEN", "P10-P90", "MORE"), rows)
-        bare = any(timing.name == cost.BARE and timing.ms for timing in self.timings)
-        return table + (f"\n{_BARE_NOTE}" if bare else "")
 
 
 def _versions(report: Report) -> str:
@@ -104,22 +94,15 @@ def _policy(policy: Policy) -> dict[str, str]:
     for name in ("max_relative_dose", "max_total_relative_dose", "max_live_relative_dose"):
         if policy.HasField(name):  # type: ignore[arg-type]
             found[name] = text.number(getattr(policy, name))
-    found["reference_norms"] = (
-        str(len(policy.reference_norms)) if policy.reference_norms else "none"
-    )
+    found["reference_norms"] = str(len(policy.reference_norms) or "none")
     found["default_spec"] = "set" if policy.default_spec else "none"
     return found
 
 
 def _nodes(stage: Stage) -> str:
     rows = [
-        (
-            node.name,
-            ",".join(str(role) for role in node_checks.form(node)["roles"]),  # type: ignore[attr-defined]
-            node_checks.word(node),
-            ",".join(node.sites),
-        )
-        for node in stage.nodes
+        (n.name, ",".join(node_checks.roles(n)), node_checks.word(n), ",".join(n.sites))
+        for n in stage.nodes
     ]
     return text.columns(("NODE", "ROLES", "STATE", "SITES"), rows)
 
@@ -139,29 +122,9 @@ def _finite(value: Any) -> Any:
 
 
 def _checks(checks: Sequence[Check]) -> str:
-    rows = [(check.status.upper() if check.status is Status.FAILED else check.status,
-             check.name, check.seen) for check in checks]  # fmt: skip
+    rows = [(_word(check.status), check.name, check.seen) for check in checks]
     return text.columns(("RESULT", "CHECK", "WHAT WAS SEEN"), rows)
 
 
-def _timing_row(timing: Timing, base: Timing) -> list[str]:
-    if not timing.ms:
-        return [timing.name, "-", "-", f"not shown: {timing.why_not}"]
-    form = _timing_form(timing, base)
-    more = (
-        "-"
-        if form["more"] is None
-        else f"{form['more']:+.1%} ({form['more_p10']:+.1%} to {form['more_p90']:+.1%})"
-    )
-    return [timing.name, f"{form['p50']:.3g}", f"{form['p10']:.3g}-{form['p90']:.3g}", more]
-
-
-def _timing_form(timing: Timing, base: Timing) -> dict[str, Any]:
-    """Returns milliseconds a token, and what that is more than the base, as a share of it."""
-    form: dict[str, Any] = {"name": timing.name, "ms": [round(ms, 4) for ms in timing.ms]}
-    shares = [("p10", 0.1), ("p50", 0.5), ("p90", 0.9)]
-    form |= {n: cost.quantile(timing.ms, q) if timing.ms else None for n, q in shares}
-    more = cost.paired(timing, base) if timing is not base else []
-    names = [("more_p10", 0.1), ("more", 0.5), ("more_p90", 0.9)]
-    form |= {n: cost.quantile(more, q) if more else None for n, q in names}
-    return form | {"why_not": timing.why_not}
+def _word(status: Status) -> str:
+    return status.upper() if status is Status.FAILED else status

@@ -32,7 +32,7 @@ _NAME = "verified-model"
 @contextlib.contextmanager
 def served(
     model: Path, options: Sequence[str], say: Say, *, quick: bool
-) -> Iterator[tuple[Client, Target, Timing | None]]:
+) -> Iterator[tuple[Client, Target, Timing]]:
     """Starts both for the model in a directory, and stops them, however it ends.
 
     options: more for `vllm serve`. Unless quick, one without the plugin runs before and is timed.
@@ -50,7 +50,7 @@ def served(
         command = [vllm, "serve", str(model), "--served-model-name", _NAME, "--uds", str(uds)]
         command += ["--enable-prompt-tokens-details", *options]
         api = Api(f"unix:{uds}")
-        bare = None if quick else _timed_bare(command, root, api, say)
+        bare = cost.NO_BARE if quick else _timed_bare(command, root, api, say)
         uds.unlink(missing_ok=True)
         say("starting vllm serve and hotwired serve")
         daemon = [hotwired, "serve", "--run-dir", str(run_dir), "--state-dir", str(root / "state")]
