@@ -103,9 +103,19 @@ def engine_stats(instance_id: str, group: Group) -> stats_pb2.EngineStats:
         fill_steps_total=most(lambda w: w.fill_steps_total),
         fill_seconds_total=max((w.fill_seconds_total for w in workers), default=0.0),
         canary_requests_total=engine.canary_requests_total,
+        workers=[_worker_stats(worker) for worker in sorted(group.workers, key=lambda w: w.name)],
     )
     _most_by_reason(stats.program_errors_total, workers)
     return stats
+
+
+def _worker_stats(worker: NodeLink) -> stats_pb2.WorkerStats:
+    report = worker.report.worker
+    return stats_pb2.WorkerStats(
+        node=worker.name,
+        steered_tokens_total=report.steered_tokens_total,
+        program_errors_total=report.program_errors_total,
+    )
 
 
 def _most_by_reason(target: ScalarMap[str, int], workers: Iterable[node_pb2.WorkerReport]) -> None:

@@ -36,7 +36,7 @@ from hotwire_client.requests import VectorUpdate
 from hotwired.v1.node_pb2 import Node, NodeOutcome, NodeRole, NodeState
 from hotwired.v1.policy_pb2 import DefaultMode, DoseMode, Policy
 from hotwired.v1.receipt_pb2 import Receipt, ReceiptOp
-from hotwired.v1.stats_pb2 import CanaryArm, CanaryCount, EngineStats, Stats
+from hotwired.v1.stats_pb2 import CanaryArm, CanaryCount, EngineStats, Stats, WorkerStats
 from hotwired.v1.steering_service_pb2 import (
     CanaryAction,
     DeleteVectorResponse,
@@ -96,6 +96,7 @@ __all__ = [
     "Vector",
     "VectorUpdate",
     "Violation",
+    "WorkerStats",
     "default_server",
     "run_dir",
 ]

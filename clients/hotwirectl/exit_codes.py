@@ -7,6 +7,7 @@ UNEXPECTED = 1
 USAGE = 2
 NOT_CONVERGED = 3
 UNHEALTHY = 4
+INCOMPLETE = 5
 INTERRUPTED = 130
 
 _GRPC_BASE = 64
@@ -18,7 +19,8 @@ Exit codes:
   1    something unexpected
   2    the command line or a file named in it is wrong
   3    accepted, but not in use on every node in time
-  4    the daemon answers, and is not healthy
+  4    the daemon answers, and is not healthy; a check of `verify` failed
+  5    no check of `verify` failed, but not all could be shown
   64+N the call failed with gRPC status N, such as
        67 invalid argument     68 deadline exceeded   69 not found
        71 permission denied    72 resource exhausted  73 failed precondition

@@ -1,6 +1,6 @@
 """What a command that did not succeed says, and the exit code it ends with."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -169,4 +169,37 @@ def model_unreadable(directory: Path, error: Exception) -> CommandFailedError:
             exit_code=exit_codes.USAGE,
             metadata={"model": str(directory)},
         )
+    )
+
+
+def verify_failed(checks: Sequence[str]) -> Failure:
+    """Returns the failure for checks of `verify` that failed."""
+    return Failure(
+        code="UNHEALTHY",
+        reason="VERIFY_FAILED",
+        message=f"{len(checks)} of the checks failed: {', '.join(checks)}",
+        exit_code=exit_codes.UNHEALTHY,
+        hint="the report has what is needed to look into it; it names no host, user or path",
+        metadata={"checks": ", ".join(checks)},
+    )
+
+
+def verify_incomplete(checks: Sequence[str]) -> Failure:
+    """Returns the failure for a `verify` in which nothing failed and not all could be shown."""
+    return Failure(
+        code="INCOMPLETE",
+        reason="NOT_SHOWN",
+        message=f"nothing failed, but this could not be shown: {', '.join(checks)}",
+        exit_code=exit_codes.INCOMPLETE,
+        metadata={"checks": ", ".join(checks)},
+    )
+
+
+def not_verifiable(why: str) -> Failure:
+    """Returns the failure for a server that does not serve, so that no check can be run."""
+    return Failure(
+        code="UNHEALTHY",
+        reason="NOT_SERVING",
+        message=why,
+        exit_code=exit_codes.UNHEALTHY,
     )

@@ -33,6 +33,7 @@ from hotwirectl.printers import stdio
 from hotwirectl.register import register
 from hotwirectl.settings import Group, Settings
 from hotwirectl.values import FORMATS
+from hotwirectl.verify.command import verify
 
 _NoArguments = click.exceptions.NoArgsIsHelpError
 
@@ -49,6 +50,7 @@ Environment:
                    in $XDG_CONFIG_HOME, else in ~/.config
   HOTWIRE_RUN_DIR  the directory of the daemon's socket; if unset,
                    $XDG_RUNTIME_DIR/hotwire, else /tmp/hotwire-<uid>
+  HOTWIRE_VLLM_URL the running vLLM for `verify`, as its --url
   HOTWIRE_DEBUG    1 prints the traceback of an unexpected failure
 
 A flag goes before the environment, that before the context, that before the default.
@@ -79,7 +81,7 @@ cli.add_section(
     "Vector files", formats.inspect, formats.convert, formats.export, formats.diff, extract
 )
 cli.add_section("Policy", policy.policy, policy.off, policy.on, norms)
-cli.add_section("State", nodes, wait.wait, status.stats, receipts.receipt, status.health)
+cli.add_section("State", nodes, wait.wait, status.stats, receipts.receipt, status.health, verify)
 cli.add_section("This command", contexts.context, status.version, completion)
 
 

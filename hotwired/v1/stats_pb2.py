@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17hotwired/v1/stats.proto\x12\x0bhotwired.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\x01\n\x05Stats\x12/\n\x0bsample_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0f\n\x07vectors\x18\x03 \x01(\x04\x12\x13\n\x0bstore_bytes\x18\x04 \x01(\x04\x12\x13\n\x0bkill_switch\x18\x05 \x01(\x08\x12\x11\n\tconverged\x18\x06 \x01(\x08\x12)\n\x07\x65ngines\x18\x07 \x03(\x0b\x32\x18.hotwired.v1.EngineStats\x12\x16\n\x0euptime_seconds\x18\x08 \x01(\x01\x12\x18\n\x10\x64\x61\x65mon_rss_bytes\x18\t \x01(\x04\"\x94\x06\n\x0b\x45ngineStats\x12\x0e\n\x06\x65ngine\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x16\n\x0erequests_total\x18\x03 \x01(\x04\x12\x1e\n\x16requests_steered_total\x18\x04 \x01(\x04\x12V\n\x18requests_unsteered_total\x18\x05 \x03(\x0b\x32\x34.hotwired.v1.EngineStats.RequestsUnsteeredTotalEntry\x12N\n\x14\x64ose_decisions_total\x18\x06 \x03(\x0b\x32\x30.hotwired.v1.EngineStats.DoseDecisionsTotalEntry\x12\x15\n\rrequests_live\x18\x07 \x01(\r\x12\x1c\n\x14steered_tokens_total\x18\x08 \x01(\x04\x12\x13\n\x0brows_in_use\x18\t \x01(\r\x12\x15\n\rrows_capacity\x18\n \x01(\r\x12\x14\n\x0cslots_in_use\x18\x0b \x01(\r\x12\x16\n\x0eslots_capacity\x18\x0c \x01(\r\x12\x18\n\x10\x66ill_steps_total\x18\r \x01(\x04\x12\x1a\n\x12\x66ill_seconds_total\x18\x0e \x01(\x01\x12N\n\x14program_errors_total\x18\x0f \x03(\x0b\x32\x30.hotwired.v1.EngineStats.ProgramErrorsTotalEntry\x12\x37\n\x15\x63\x61nary_requests_total\x18\x10 \x03(\x0b\x32\x18.hotwired.v1.CanaryCount\x1a=\n\x1bRequestsUnsteeredTotalEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x39\n\x17\x44oseDecisionsTotalEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x39\n\x17ProgramErrorsTotalEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"l\n\x0b\x43\x61naryCount\x12\x0e\n\x06vector\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12#\n\x03\x61rm\x18\x03 \x01(\x0e\x32\x16.hotwired.v1.CanaryArm\x12\x16\n\x0erequests_total\x18\x04 \x01(\x04*n\n\tCanaryArm\x12\x1a\n\x16\x43\x41NARY_ARM_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43\x41NARY_ARM_STABLE\x10\x01\x12\x15\n\x11\x43\x41NARY_ARM_CANARY\x10\x02\x12\x17\n\x13\x43\x41NARY_ARM_FALLBACK\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17hotwired/v1/stats.proto\x12\x0bhotwired.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\x01\n\x05Stats\x12/\n\x0bsample_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0f\n\x07vectors\x18\x03 \x01(\x04\x12\x13\n\x0bstore_bytes\x18\x04 \x01(\x04\x12\x13\n\x0bkill_switch\x18\x05 \x01(\x08\x12\x11\n\tconverged\x18\x06 \x01(\x08\x12)\n\x07\x65ngines\x18\x07 \x03(\x0b\x32\x18.hotwired.v1.EngineStats\x12\x16\n\x0euptime_seconds\x18\x08 \x01(\x01\x12\x18\n\x10\x64\x61\x65mon_rss_bytes\x18\t \x01(\x04\"\xbf\x06\n\x0b\x45ngineStats\x12\x0e\n\x06\x65ngine\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x16\n\x0erequests_total\x18\x03 \x01(\x04\x12\x1e\n\x16requests_steered_total\x18\x04 \x01(\x04\x12V\n\x18requests_unsteered_total\x18\x05 \x03(\x0b\x32\x34.hotwired.v1.EngineStats.RequestsUnsteeredTotalEntry\x12N\n\x14\x64ose_decisions_total\x18\x06 \x03(\x0b\x32\x30.hotwired.v1.EngineStats.DoseDecisionsTotalEntry\x12\x15\n\rrequests_live\x18\x07 \x01(\r\x12\x1c\n\x14steered_tokens_total\x18\x08 \x01(\x04\x12\x13\n\x0brows_in_use\x18\t \x01(\r\x12\x15\n\rrows_capacity\x18\n \x01(\r\x12\x14\n\x0cslots_in_use\x18\x0b \x01(\r\x12\x16\n\x0eslots_capacity\x18\x0c \x01(\r\x12\x18\n\x10\x66ill_steps_total\x18\r \x01(\x04\x12\x1a\n\x12\x66ill_seconds_total\x18\x0e \x01(\x01\x12N\n\x14program_errors_total\x18\x0f \x03(\x0b\x32\x30.hotwired.v1.EngineStats.ProgramErrorsTotalEntry\x12\x37\n\x15\x63\x61nary_requests_total\x18\x10 \x03(\x0b\x32\x18.hotwired.v1.CanaryCount\x12)\n\x07workers\x18\x11 \x03(\x0b\x32\x18.hotwired.v1.WorkerStats\x1a=\n\x1bRequestsUnsteeredTotalEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x39\n\x17\x44oseDecisionsTotalEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x39\n\x17ProgramErrorsTotalEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xc4\x01\n\x0bWorkerStats\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x1c\n\x14steered_tokens_total\x18\x02 \x01(\x04\x12N\n\x14program_errors_total\x18\x03 \x03(\x0b\x32\x30.hotwired.v1.WorkerStats.ProgramErrorsTotalEntry\x1a\x39\n\x17ProgramErrorsTotalEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"l\n\x0b\x43\x61naryCount\x12\x0e\n\x06vector\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12#\n\x03\x61rm\x18\x03 \x01(\x0e\x32\x16.hotwired.v1.CanaryArm\x12\x16\n\x0erequests_total\x18\x04 \x01(\x04*n\n\tCanaryArm\x12\x1a\n\x16\x43\x41NARY_ARM_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43\x41NARY_ARM_STABLE\x10\x01\x12\x15\n\x11\x43\x41NARY_ARM_CANARY\x10\x02\x12\x17\n\x13\x43\x41NARY_ARM_FALLBACK\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,18 +38,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENGINESTATS_DOSEDECISIONSTOTALENTRY']._serialized_options = b'8\001'
   _globals['_ENGINESTATS_PROGRAMERRORSTOTALENTRY']._loaded_options = None
   _globals['_ENGINESTATS_PROGRAMERRORSTOTALENTRY']._serialized_options = b'8\001'
-  _globals['_CANARYARM']._serialized_start=1224
-  _globals['_CANARYARM']._serialized_end=1334
+  _globals['_WORKERSTATS_PROGRAMERRORSTOTALENTRY']._loaded_options = None
+  _globals['_WORKERSTATS_PROGRAMERRORSTOTALENTRY']._serialized_options = b'8\001'
+  _globals['_CANARYARM']._serialized_start=1466
+  _globals['_CANARYARM']._serialized_end=1576
   _globals['_STATS']._serialized_start=74
   _globals['_STATS']._serialized_end=321
   _globals['_ENGINESTATS']._serialized_start=324
-  _globals['_ENGINESTATS']._serialized_end=1112
-  _globals['_ENGINESTATS_REQUESTSUNSTEEREDTOTALENTRY']._serialized_start=933
-  _globals['_ENGINESTATS_REQUESTSUNSTEEREDTOTALENTRY']._serialized_end=994
-  _globals['_ENGINESTATS_DOSEDECISIONSTOTALENTRY']._serialized_start=996
-  _globals['_ENGINESTATS_DOSEDECISIONSTOTALENTRY']._serialized_end=1053
-  _globals['_ENGINESTATS_PROGRAMERRORSTOTALENTRY']._serialized_start=1055
-  _globals['_ENGINESTATS_PROGRAMERRORSTOTALENTRY']._serialized_end=1112
-  _globals['_CANARYCOUNT']._serialized_start=1114
-  _globals['_CANARYCOUNT']._serialized_end=1222
+  _globals['_ENGINESTATS']._serialized_end=1155
+  _globals['_ENGINESTATS_REQUESTSUNSTEEREDTOTALENTRY']._serialized_start=976
+  _globals['_ENGINESTATS_REQUESTSUNSTEEREDTOTALENTRY']._serialized_end=1037
+  _globals['_ENGINESTATS_DOSEDECISIONSTOTALENTRY']._serialized_start=1039
+  _globals['_ENGINESTATS_DOSEDECISIONSTOTALENTRY']._serialized_end=1096
+  _globals['_ENGINESTATS_PROGRAMERRORSTOTALENTRY']._serialized_start=1098
+  _globals['_ENGINESTATS_PROGRAMERRORSTOTALENTRY']._serialized_end=1155
+  _globals['_WORKERSTATS']._serialized_start=1158
+  _globals['_WORKERSTATS']._serialized_end=1354
+  _globals['_WORKERSTATS_PROGRAMERRORSTOTALENTRY']._serialized_start=1098
+  _globals['_WORKERSTATS_PROGRAMERRORSTOTALENTRY']._serialized_end=1155
+  _globals['_CANARYCOUNT']._serialized_start=1356
+  _globals['_CANARYCOUNT']._serialized_end=1464
 # @@protoc_insertion_point(module_scope)

@@ -44,7 +44,7 @@ class Stats(_message.Message):
     def __init__(self, sample_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., generation: _Optional[int] = ..., vectors: _Optional[int] = ..., store_bytes: _Optional[int] = ..., kill_switch: bool = ..., converged: bool = ..., engines: _Optional[_Iterable[_Union[EngineStats, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., daemon_rss_bytes: _Optional[int] = ...) -> None: ...
 
 class EngineStats(_message.Message):
-    __slots__ = ("engine", "generation", "requests_total", "requests_steered_total", "requests_unsteered_total", "dose_decisions_total", "requests_live", "steered_tokens_total", "rows_in_use", "rows_capacity", "slots_in_use", "slots_capacity", "fill_steps_total", "fill_seconds_total", "program_errors_total", "canary_requests_total")
+    __slots__ = ("engine", "generation", "requests_total", "requests_steered_total", "requests_unsteered_total", "dose_decisions_total", "requests_live", "steered_tokens_total", "rows_in_use", "rows_capacity", "slots_in_use", "slots_capacity", "fill_steps_total", "fill_seconds_total", "program_errors_total", "canary_requests_total", "workers")
     class RequestsUnsteeredTotalEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +82,7 @@ class EngineStats(_message.Message):
     FILL_SECONDS_TOTAL_FIELD_NUMBER: _ClassVar[int]
     PROGRAM_ERRORS_TOTAL_FIELD_NUMBER: _ClassVar[int]
     CANARY_REQUESTS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
     engine: str
     generation: int
     requests_total: int
@@ -98,7 +99,25 @@ class EngineStats(_message.Message):
     fill_seconds_total: float
     program_errors_total: _containers.ScalarMap[str, int]
     canary_requests_total: _containers.RepeatedCompositeFieldContainer[CanaryCount]
-    def __init__(self, engine: _Optional[str] = ..., generation: _Optional[int] = ..., requests_total: _Optional[int] = ..., requests_steered_total: _Optional[int] = ..., requests_unsteered_total: _Optional[_Mapping[str, int]] = ..., dose_decisions_total: _Optional[_Mapping[str, int]] = ..., requests_live: _Optional[int] = ..., steered_tokens_total: _Optional[int] = ..., rows_in_use: _Optional[int] = ..., rows_capacity: _Optional[int] = ..., slots_in_use: _Optional[int] = ..., slots_capacity: _Optional[int] = ..., fill_steps_total: _Optional[int] = ..., fill_seconds_total: _Optional[float] = ..., program_errors_total: _Optional[_Mapping[str, int]] = ..., canary_requests_total: _Optional[_Iterable[_Union[CanaryCount, _Mapping]]] = ...) -> None: ...
+    workers: _containers.RepeatedCompositeFieldContainer[WorkerStats]
+    def __init__(self, engine: _Optional[str] = ..., generation: _Optional[int] = ..., requests_total: _Optional[int] = ..., requests_steered_total: _Optional[int] = ..., requests_unsteered_total: _Optional[_Mapping[str, int]] = ..., dose_decisions_total: _Optional[_Mapping[str, int]] = ..., requests_live: _Optional[int] = ..., steered_tokens_total: _Optional[int] = ..., rows_in_use: _Optional[int] = ..., rows_capacity: _Optional[int] = ..., slots_in_use: _Optional[int] = ..., slots_capacity: _Optional[int] = ..., fill_steps_total: _Optional[int] = ..., fill_seconds_total: _Optional[float] = ..., program_errors_total: _Optional[_Mapping[str, int]] = ..., canary_requests_total: _Optional[_Iterable[_Union[CanaryCount, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkerStats, _Mapping]]] = ...) -> None: ...
+
+class WorkerStats(_message.Message):
+    __slots__ = ("node", "steered_tokens_total", "program_errors_total")
+    class ProgramErrorsTotalEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    STEERED_TOKENS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_ERRORS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    steered_tokens_total: int
+    program_errors_total: _containers.ScalarMap[str, int]
+    def __init__(self, node: _Optional[str] = ..., steered_tokens_total: _Optional[int] = ..., program_errors_total: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class CanaryCount(_message.Message):
     __slots__ = ("vector", "revision", "arm", "requests_total")

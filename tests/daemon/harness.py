@@ -313,7 +313,9 @@ class Instance:
             blobs = BlobStore(self.hidden_size, self.num_layers, self.dtype, 1 << 24)
             node.blobs = blobs
             node.worker_report = lambda: node_pb2.WorkerReport(
-                blob_bytes=blobs.bytes_held, rows_in_use=rank + 1
+                blob_bytes=blobs.bytes_held,
+                rows_in_use=rank + 1,
+                steered_tokens_total=100 + rank,
             )
         else:
             holder = node.holder = SnapshotHolder()

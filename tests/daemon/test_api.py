@@ -305,6 +305,9 @@ def test_stats(daemon: Daemon, instance: Instance) -> None:
     (engine,) = stats.engines
     assert (engine.engine, engine.generation) == ("i1/0", answer.generation)
     assert engine.rows_in_use == 2  # of the worker that uses most
+    assert [worker.node for worker in engine.workers] == ["i1/worker-0-0-0", "i1/worker-0-0-1"]
+    assert [worker.steered_tokens_total for worker in engine.workers] == [100, 101]
+    assert engine.steered_tokens_total == 100  # of the one that steered fewest
     assert not stats.kill_switch
 
 

@@ -64,6 +64,7 @@ def test_the_help_documents_every_exit_code(capsys: pytest.CaptureFixture[str]) 
         exit_codes.USAGE,
         exit_codes.NOT_CONVERGED,
         exit_codes.UNHEALTHY,
+        exit_codes.INCOMPLETE,
         exit_codes.INTERRUPTED,
     ):
         assert f"\n    {code:<5}" in shown
@@ -81,7 +82,7 @@ def test_the_document_has_every_command_and_code() -> None:
         for parameter in cli.commands[group].commands["set"].params:  # type: ignore[attr-defined]
             options = [*parameter.opts, *parameter.secondary_opts]
             assert all(f"`{o}" in text for o in options if o.startswith("-")), options
-    for code in (0, 1, 2, 3, 4, 130):
+    for code in (0, 1, 2, 3, 4, 5, 130):
         assert f"\n| {code} |" in text
 
 
@@ -90,7 +91,7 @@ def test_the_document_has_every_command_and_code() -> None:
     ["register", "list", "show", "delete", "inspect", "convert", "export", "diff", "extract",
      "vector", "vector set", "vector promote",
      "vector drop-canary", "policy", "policy show", "policy set", "off", "on",
-     "stats", "nodes", "wait", "receipt", "health", "version", "completion"],
+     "stats", "nodes", "wait", "receipt", "health", "verify", "version", "completion"],
 )  # fmt: skip
 def test_every_command_has_help_and_the_global_options(
     command: str, capsys: pytest.CaptureFixture[str]
