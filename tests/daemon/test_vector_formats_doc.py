@@ -12,6 +12,7 @@ import pytest
 from hotwirectl.formats import suffixes
 from hotwirectl.main import cli, run
 from tests.support.doc_files import serving, write_files
+from tests.support.vector_files import load_here
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "vector-formats.md").read_text()
@@ -46,6 +47,7 @@ def test_every_command_prints_what_is_shown(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOTWIRE_SERVER", address)
     monkeypatch.chdir(tmp_path)
+    load_here(monkeypatch)
     write_files(tmp_path)
     commands = shown()
     assert len(commands) > 10

@@ -1,5 +1,9 @@
 """Files of vectors as the libraries that people use write them."""
 
+import contextlib
+import io
+import runpy
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -53,6 +57,26 @@ def write_pt(path: Path, value: Any, **options: Any) -> Path:
 
     torch.save(value, path, **options)
     return path
+
+
+def load_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets .pt files be loaded in this process, where torch is imported already, without limits.
+
+    For tests of what comes after; those of the process itself start a real one.
+    """
+
+    def run_child(command: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+        import torch
+
+        main = runpy.run_path(command[-2])["main"]
+        main.__globals__["limit"] = lambda *_: None
+        printed, threads = io.StringIO(), torch.get_num_threads()
+        with contextlib.redirect_stdout(printed):
+            main(Path(command[-1]))
+        torch.set_num_threads(threads)
+        return subprocess.CompletedProcess(command, 0, printed.getvalue().encode())
+
+    monkeypatch.setattr("hotwirectl.formats.torch_file.subprocess.run", run_child)
 
 
 def refusal(call: Any, *arguments: Any) -> Failure:

@@ -1,6 +1,7 @@
 """What torch saves is read by a process with limits; what would run code is refused."""
 
 import os
+import pickle
 import subprocess
 import sys
 import zipfile
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from hotwirectl.formats import manifest, read, torch_file, zip_file
-from tests.support.vector_files import ROWS, refusal, write_pt
+from tests.support.vector_files import ROWS, load_here, refusal, write_pt
 
 CHILD = Path(torch_file.__file__).with_name("torch_child.py")
 
@@ -84,28 +85,20 @@ def test_every_refusal_by_its_reason(tmp_path: Path) -> None:
         "state": ({"a": rows[0], "b": {"c": 1}, "d": rows[0]}, "VECTOR_AMBIGUOUS"),
     }
     paths = [write_pt(tmp_path / f"{name}.pt", value) for name, (value, _) in wrong.items()]
+    # A bare pickle, which torch.load takes for its old format.
+    paths.append(tmp_path / "old.pt")
+    paths[-1].write_bytes(pickle.dumps(Marks(mark), protocol=2))
     pairs = [(path, tmp_path / f"{path.stem}.out") for path in paths]
     said = torch_file._said(pairs, tmp_path / "request")
     assert {p.stem: s.get("reason") for p, s in zip(paths, said, strict=True)} == {
         name: reason for name, (_, reason) in wrong.items()
-    }
+    } | {"old": "PICKLE_REFUSED"}
     assert not mark.exists()
     torch.load(paths[0], weights_only=False)
     assert mark.exists(), "the pickle is a real one"
     why = refusal(torch_file._result, *pairs[0], said[0])
     assert (why.reason, "posix.mkdir" in why.message) == ("PICKLE_REFUSED", True)
     assert "torch.save the bare tensor" in why.hint
-
-
-def test_an_old_pickle_does_not_run_either(tmp_path: Path) -> None:
-    """A bare one, which torch.load takes for its old format."""
-    import pickle
-
-    mark = tmp_path / "mark"
-    path = tmp_path / "v.pt"
-    path.write_bytes(pickle.dumps(Marks(mark), protocol=2))
-    assert refusal(torch_file.read, path).reason == "PICKLE_REFUSED"
-    assert not mark.exists()
 
 
 @pytest.fixture
@@ -222,8 +215,9 @@ def directory(path: Path, **changes: Any) -> Path:
     return path
 
 
-def test_a_directory_of_directions(tmp_path: Path) -> None:
+def test_a_directory_of_directions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them with what the manifest says; a file of it alone has the same."""
+    load_here(monkeypatch)
     folder = directory(tmp_path / "d")
     a, b = read.read_all(folder)
     assert (a.name, b.name) == ("v_a", "v_b")
@@ -266,8 +260,11 @@ def test_a_directory_without_a_manifest_is_refused(tmp_path: Path) -> None:
         assert refusal(read.read_all, tmp_path).reason == "VECTOR_FORMAT_INVALID"
 
 
-def test_a_shape_that_the_manifest_denies_is_refused(tmp_path: Path) -> None:
+def test_a_shape_that_the_manifest_denies_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of whichever file."""
+    load_here(monkeypatch)
     entry = {"name": "v_a", "shape": [5, 3]}
     folder = directory(tmp_path / "d", directions=[entry])
     assert refusal(read.read_all, folder).reason == "VECTOR_SHAPE_MISMATCH"
