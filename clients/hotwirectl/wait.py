@@ -1,10 +1,11 @@
 """The command that waits for the nodes, for probes and scripts."""
 
+import contextlib
 import time
 
 import click
 
-from hotwire_client import Client, ListNodesResponse, Node, NodeState
+from hotwire_client import Client, DeadlineExceededError, ListNodesResponse, Node, NodeState
 from hotwirectl import exit_codes, failures
 from hotwirectl.settings import Command, Settings, pass_settings
 
@@ -44,9 +45,11 @@ def wait(settings: Settings, generation: int, count: int) -> None:
 def _watched(client: Client, end: float, generation: int, count: int) -> ListNodesResponse:
     """Returns the first response that lacks nothing, else the last one in time."""
     response = client.list_nodes()
-    while _lack(response, generation, count) and time.monotonic() + _PAUSE_SECONDS < end:
-        time.sleep(_PAUSE_SECONDS)
-        response = client.list_nodes(timeout=end - time.monotonic())
+    # What is asked last has little time left; that it comes too late says nothing new.
+    with contextlib.suppress(DeadlineExceededError):
+        while _lack(response, generation, count) and time.monotonic() + _PAUSE_SECONDS < end:
+            time.sleep(_PAUSE_SECONDS)
+            response = client.list_nodes(timeout=max(end - time.monotonic(), _PAUSE_SECONDS))
     return response
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hotwire_client import NodeState
+from hotwire_client import Client, ListNodesResponse, NodeState
 from hotwirectl.main import run
-from tests.fakes.fake_daemon import FakeDaemon, fake_daemon, node
+from tests.fakes.fake_daemon import FakeDaemon, Fault, fake_daemon, node
 
 
 @pytest.fixture
@@ -42,14 +42,14 @@ def test_more_is_waited_for(
     fake: FakeDaemon, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], message: str
 ) -> None:
     """A later generation, or more nodes, than there are."""
-    assert run(["wait", "--timeout", "0.3", *options]) == 3
+    assert run(["wait", "--timeout", "0.5", *options]) == 3
     assert f"error: {message} (NOT_CONVERGED)" in capsys.readouterr().err
 
 
 def test_no_node_is_not_all_nodes(fake: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     """An engine that is still loading has no socket yet."""
     fake.state.nodes = []
-    assert run(["wait", "--timeout", "0.3"]) == 3
+    assert run(["wait", "--timeout", "0.5"]) == 3
     assert "0 nodes are known, 1 are waited for" in capsys.readouterr().err
 
 
@@ -59,7 +59,7 @@ def test_any_other_state_is_not_there(
 ) -> None:
     """The error names the node and says what it says."""
     fake.state.nodes[1] = node("i/worker-0-0-0", state, detail="because")
-    assert run(["wait", "--timeout", "0.3", "-o", "json"]) == 3
+    assert run(["wait", "--timeout", "0.5", "-o", "json"]) == 3
     captured = capsys.readouterr()
     assert captured.out == ""
     error = json.loads(captured.err)
@@ -81,10 +81,28 @@ def test_it_ends_as_soon_as_the_last_one_is_there(
     assert capsys.readouterr().out == "generation 7 is in use on 2 nodes\n"
 
 
+def test_a_last_answer_that_is_late_is_not_a_daemon_that_hangs(
+    fake: FakeDaemon, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends with 3 by what was known before, not with 68."""
+    ask, asked = Client.list_nodes, []
+
+    def late(client: Client, *, timeout: float | None = None) -> ListNodesResponse:
+        asked.append(timeout)
+        if len(asked) == 2:
+            fake.state.faults["ListNodes"] = Fault(delay_s=5)
+        return ask(client, timeout=timeout)
+
+    monkeypatch.setattr(Client, "list_nodes", late)
+    assert run(["wait", "--timeout", "2", "--generation", "8"]) == 3
+    assert "8 is waited for (NOT_CONVERGED)" in capsys.readouterr().err
+    assert len(asked) == 2
+
+
 def test_a_daemon_that_is_away_is_78(
     short_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """That is not the same as nodes that are late."""
     monkeypatch.setenv("HOTWIRE_SERVER", f"unix:{short_dir}/nobody.sock")
-    assert run(["wait", "--timeout", "0.3"]) == 78
+    assert run(["wait", "--timeout", "0.5"]) == 78
     assert "DAEMON_UNREACHABLE" in capsys.readouterr().err
