@@ -36,7 +36,7 @@ class _Column(NamedTuple):
 
 
 _COLUMNS = (
-    _Column("ENGINE", lambda e: text.escaped(e.now.engine), needed=True),
+    _Column("ENGINE", lambda e: text.escaped(e.now.engine), True),
     _Column("GEN", lambda e: str(e.now.generation)),
     _Column("REQ/S", lambda e: f"{e.requests:.1f}", True, "requests", "cyan"),
     _Column("STEERED/S", lambda e: f"{e.steered:.1f}", True, "steered", "green"),
@@ -45,10 +45,7 @@ _COLUMNS = (
     _Column("TOK/S", lambda e: f"{e.tokens:.0f}"),
     _Column("ROWS", lambda e: f"{e.now.rows_in_use}/{e.now.rows_capacity}"),
     _Column("SLOTS", lambda e: f"{e.now.slots_in_use}/{e.now.slots_capacity}"),
-    _Column(
-        *("FILL-US", lambda e: "-" if e.fill_us is None else f"{e.fill_us:.1f}"),
-        *(True, "fill_us", "magenta"),
-    ),
+    _Column("FILL-US", lambda e: _fill(e.fill_us), True, "fill_us", "magenta"),
 )
 _SPARKS = sum(bool(column.past) for column in _COLUMNS)
 
@@ -92,6 +89,10 @@ def plain_table(titles: Iterable[str], left: Collection[str]) -> Table:
     for title in titles:
         table.add_column(title, justify="left" if title in left else "right", no_wrap=True)
     return table
+
+
+def _fill(microseconds: float | None) -> str:
+    return "-" if microseconds is None else f"{microseconds:.1f}"
 
 
 def _spark(e: EngineRates, column: _Column, length: int) -> Text:
