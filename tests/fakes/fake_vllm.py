@@ -28,7 +28,8 @@ BLOCK = 16
 class FakeVllm:
     """What the server does, and does wrong.
 
-    daemon: what it goes by. The rest are faults, or what the server is not set up for.
+    daemon: what it goes by. slow: seconds that each request takes. The rest are faults, or what the
+    server is not set up for.
     """
 
     daemon: State
@@ -52,6 +53,7 @@ class FakeVllm:
     limit: float = float("inf")
     models: tuple[str, ...] = (MODEL,)
     key: str = ""
+    slow: float = 0.0
     requests: list[dict[str, Any]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _steered_now: int = 0
@@ -65,6 +67,7 @@ class FakeVllm:
         refusal = self._refusal(spec) if spec else ""
         if refusal and spec.get("strict"):
             return _error(f"hotwire: {refusal}: it is so (parameter=vllm_xargs)")
+        time.sleep(self.slow)
         with self._lock:
             self.requests.append(body)
         request_id = f"cmpl-{uuid.uuid4().hex}"

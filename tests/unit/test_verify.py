@@ -1,6 +1,10 @@
 """hotwirectl verify against a stand-in of vLLM: it passes, and each planted fault is found."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,7 +95,8 @@ def test_a_sound_server_passes_and_keeps_nothing(world: World) -> None:
     assert len(world.vllm.requests) < 120
     assert max(body["max_tokens"] for body in world.vllm.requests) <= 32
     assert form["cost"][0]["name"] == "unsteered"
-    assert all(row["p50"] > 0 for row in form["cost"])
+    assert all(row["p50"] > 0 for row in form["cost"][:3])
+    assert form["cost"][3]["why_not"].startswith("only a throwaway server")
 
 
 @pytest.mark.parametrize(
@@ -137,6 +142,22 @@ def test_a_server_that_drops_specifications_fails_more_than_one_check(world: Wor
     assert world.daemon.state.vectors == {}
 
 
+def test_sigterm_removes_the_vectors(world: World) -> None:
+    """It is as good as Ctrl-C: exit code 130, and the names are gone before their time."""
+    world.vllm.slow = 0.2
+    command = [sys.executable, "-m", "hotwirectl", "verify", "--url", world.url]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    while not process.stderr.readline().startswith("passed: unsteered"):
+        assert process.poll() is None
+    assert len(world.daemon.state.vectors) == 2
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 130
+    assert world.daemon.state.vectors == {}
+    process.stderr.close()
+
+
 def test_the_kill_switch_is_said_and_left_on(world: World) -> None:
     """What steers is not shown; what needs no steering is; exit code 5."""
     world.daemon.state.policy.kill_switch = True
@@ -147,7 +168,7 @@ def test_the_kill_switch_is_said_and_left_on(world: World) -> None:
         assert results[name]["status"] == "not shown"
         assert results[name]["seen"] == "the kill switch is on"
     assert results[SERVED]["status"] == results[NODES]["status"] == "passed"
-    assert [bool(row["ms"]) for row in form["cost"]] == [True, False, False]
+    assert [bool(row["ms"]) for row in form["cost"]] == [True, False, False, False]
     assert world.daemon.state.policy.kill_switch
 
 

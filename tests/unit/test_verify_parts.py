@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,10 +12,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from hotwirectl.main import run
-from hotwirectl.verify import cost, plots, throwaway
+from hotwirectl.verify import command, cost, plots, throwaway
 from hotwirectl.verify.answers import Answer, Top, distance
 from hotwirectl.verify.machine import facts, scrubbed
 from hotwirectl.verify.results import Timing
+from hotwirectl.verify.run import CHECKS
 from hotwirectl.verify.tap_checks import tapped_layers
 
 
@@ -97,6 +99,16 @@ def test_longer_is_higher_in_a_plot() -> None:
     widths = [float(rect.attrib["width"]) for rect in root.iter("rect")]
     assert widths[2] == pytest.approx(2 * widths[1], rel=0.01)
     assert widths[0] < widths[1]
+
+
+def test_the_document_has_every_check_and_option() -> None:
+    """docs/verify.md names what run.CHECKS has, in its order, and each option of the command."""
+    document = (Path(__file__).parents[2] / "docs" / "verify.md").read_text()
+    rows = re.findall(r"^\| (.*?) \|", document.partition("## What it shows")[2], re.MULTILINE)
+    assert rows[2 : 2 + len(CHECKS)] == [name for name, _ in CHECKS]
+    common = {"--server", "--timeout", "--output", "-o"}
+    flags = {o for p in command.verify.params for o in p.opts if o.startswith("-")} - common
+    assert all(f"`{flag}" in document for flag in flags), flags
 
 
 def test_quantiles_and_pairs() -> None:

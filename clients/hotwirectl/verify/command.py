@@ -38,7 +38,7 @@ _OUT = click.Path(dir_okay=False, path_type=Path)
 @click.option("--throwaway", is_flag=True, help="Start a server though there are running ones.")
 @click.argument("vllm_options", nargs=-1, type=click.UNPROCESSED)
 @pass_settings
-def verify(settings: Settings, page: Path | None, **how: Any) -> None:
+def verify(settings: Settings, /, page: Path | None, **how: Any) -> None:
     """Check that steering works, on the server that runs.
 
     Registers two vectors of its own, asks for a few dozen short completions, removes the vectors

@@ -8,6 +8,7 @@ from hotwirectl.verify import cost
 from hotwirectl.verify.results import Timing
 
 _TITLES = ("COST", "MS/TOKEN", "P10-P90", "MORE THAN UNSTEERED")
+_ORDER = "the two ran one after the other, which by itself makes some percent"
 _SHARES = (("p10", 0.1), ("p50", 0.5), ("p90", 0.9))
 
 
@@ -15,12 +16,7 @@ def table(timings: Sequence[Timing]) -> str:
     """A line for each way, and one for the idle plugin if a bare server was timed."""
     rows = [_row(form) for form in form(timings)]
     idle = _idle(timings)
-    note = (
-        ""
-        if idle is None
-        else f"\nidle plugin: {idle:+.1%} over bare by the medians; the two ran one after the other, "
-        "which by itself makes some percent"
-    )
+    note = "" if idle is None else f"\nidle plugin: {idle:+.1%} over bare by the medians; {_ORDER}"
     return text.columns(_TITLES, rows) + note
 
 

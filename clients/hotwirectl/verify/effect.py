@@ -12,7 +12,7 @@ from hotwirectl.verify.stage import Stage
 #: An effect in nats that is worth the name.
 WANTED = 0.1
 _FACTOR = 4.0
-_STEPS = 10
+_STEPS = 8
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ def nodes_of(stage: Stage) -> Sequence[Node]:
     """
     spec = {"id": stage.vectors.zero, "layer": stage.layer}
     try:
-        receipt = stage.receipt(stage.complete(spec, tokens=1))
+        receipt = stage.receipt(stage.complete(spec, tokens=1, tops=0))
     except RefusedError:
         return stage.nodes
     if receipt is not None:

@@ -92,7 +92,7 @@ def _policy(policy: Policy) -> dict[str, str]:
         "dose_mode": "reject" if mode == "unspecified" else mode,
     }
     for name in ("max_relative_dose", "max_total_relative_dose", "max_live_relative_dose"):
-        if policy.HasField(name):  # type: ignore[arg-type]
+        if policy.HasField(name):
             found[name] = text.number(getattr(policy, name))
     found["reference_norms"] = str(len(policy.reference_norms) or "none")
     found["default_spec"] = "set" if policy.default_spec else "none"
