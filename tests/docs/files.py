@@ -17,7 +17,7 @@ DOSE = 0.12
 
 MODEL = ROOT / ".cache" / "models" / "smollm2-135m-instruct"
 NORMS = {layer: 20.0 + 3 * layer for layer in range(LAYERS)}
-FINGERPRINT = "30x576-1f4c2a9be0d7"
+FINGERPRINT = "30x576-0f86a13132d4ae6f"
 
 
 def write(home: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-SECONDS = 100.0
+SECONDS = 60.0
 
 
 class Session:

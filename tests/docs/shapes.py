@@ -5,6 +5,8 @@ places are put back as the page has them; all else must be the same, line by lin
 `...` stands for anything within a line, and on a line of its own for any lines.
 """
 
+import contextlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 
@@ -33,11 +35,19 @@ def difference(expected: Sequence[str], printed: str, places: Mapping[str, str])
     """
     for ours, theirs in places.items():
         printed = printed.replace(ours, theirs)
-    got = [shape(line) for line in printed.strip("\n").splitlines()]
-    wanted = [shape(line) for line in expected]
-    if re.fullmatch("".join(map(_pattern, wanted)), "".join(f"{line}\n" for line in got)):
+    got, wanted = printed.strip("\n"), "\n".join(expected)
+    with contextlib.suppress(ValueError):
+        got, wanted = _in_order(got), _in_order(wanted)
+    lines = "".join(f"{shape(line)}\n" for line in got.splitlines())
+    pattern = "".join(_pattern(shape(line)) for line in wanted.splitlines())
+    if re.fullmatch(pattern, lines):
         return None
     return "\n".join(["the page says:", *expected, "it printed:", printed])
+
+
+def _in_order(text: str) -> str:
+    """JSON with its keys in order, since a map has none. Raises ValueError for other text."""
+    return json.dumps(json.loads(text), indent=2, sort_keys=True)
 
 
 def _pattern(line: str) -> str:

@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: StandIn
 
     def do_GET(self) -> None:
-        self._send(200 if self.path == "/health" else 404, {})
+        self._send(200 if self.path == "/health" else 404, b"")
 
     def do_POST(self) -> None:
         chat = {"/v1/completions": False, "/v1/chat/completions": True}[self.path]
@@ -97,10 +97,10 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception as error:
             self.server.faults.append(f"{type(error).__name__}: {error}")
             raise
-        self._send(status, _form(response_id, status, text, chat=chat))
+        form = _form(response_id, status, text, chat=chat)
+        self._send(status, json.dumps(form, separators=(",", ":")).encode())
 
-    def _send(self, status: int, form: dict[str, Any]) -> None:
-        data = json.dumps(form, separators=(",", ":")).encode()
+    def _send(self, status: int, data: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))

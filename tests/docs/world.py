@@ -21,7 +21,7 @@ from tests.docs.stand_in import LAYERS, SLOTS, Engine, StandIn
 
 BIN = Path(sys.executable).parent
 FIRST_INSTANCE, NEXT_INSTANCE = "7f3a9", "b81c4"
-NO_STEERING = "sequence parallelism moves tokens in a way that steering does not follow"
+NO_STEERING = "sequence parallelism is on, which moves tokens where steering cannot follow"
 SMALL_DISK = 64 << 10
 
 
@@ -76,6 +76,7 @@ class World:
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             "EDITOR": "true",
             "HF_HUB_OFFLINE": "1",
+            "MPLCONFIGDIR": str(files.ROOT / ".cache" / "matplotlib"),
             "GOCACHE": str(self.home.parent / "go"),
             "GOTOOLCHAIN": "local",
         }
