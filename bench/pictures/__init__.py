@@ -1,0 +1,1 @@
+"""Pictures of the documents, each drawn by one command."""
