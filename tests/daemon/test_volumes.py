@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from tests.daemon.harness import Daemon, Fleet
-from tests.daemon.test_lifecycle import failed_start
+from tests.daemon.harness import Daemon, Fleet, failed_start
 
 
 def test_folders_within_shared_volumes(short_dir: Path) -> None:

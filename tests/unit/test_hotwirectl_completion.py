@@ -100,7 +100,7 @@ def test_what_the_scripts_of_other_shells_ask(shell: str, at: str, fake: FakeDae
         ("hotwirectl list --context p", ["play", "prod"]),
         ("hotwirectl policy set --mode re", ["reject"]),
         ("hotwirectl list -o y", ["yaml"]),
-        ("hotwirectl ver", ["version"]),
+        ("hotwirectl vers", ["version"]),
         ("hotwirectl stats --wa", ["--watch"]),
     ],
 )
@@ -128,4 +128,4 @@ def test_a_broken_configuration_is_silent(
     monkeypatch.setenv("HOTWIRE_CONFIG", str(broken))
     assert completed("hotwirectl show j") == []
     assert completed("hotwirectl --context p") == []
-    assert completed("hotwirectl ver") == ["version"]
+    assert completed("hotwirectl vers") == ["version"]

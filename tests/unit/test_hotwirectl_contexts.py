@@ -210,11 +210,11 @@ def test_a_context_leads_to_its_daemon(write: Write, ctl: Ctl, short_dir: Path) 
 
 
 def test_a_context_never_falls_back_to_plain_text(write: Write, ctl: Ctl) -> None:
-    """What it says of TLS or a token is not left out in silence."""
-    write("[contexts.a]\nserver = 'far:1'\nca = '/ca.pem'\n")
+    """What it says of TLS is used: a file that is not there is a usage error, not plain text."""
+    write("[contexts.a]\nserver = 'far:1'\nca = '/none/ca.pem'\n")
     result = ctl("--context", "a", "list")
     assert result.code == 2
-    assert "the context 'a' sets ca, which this client cannot use" in result.err
+    assert "/none/ca.pem" in result.err
 
 
 def test_set_use_list_show_delete(ctl: Ctl, tmp_path: Path) -> None:

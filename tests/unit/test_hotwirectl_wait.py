@@ -42,14 +42,14 @@ def test_more_is_waited_for(
     fake: FakeDaemon, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], message: str
 ) -> None:
     """A later generation, or more nodes, than there are."""
-    assert run(["wait", "--timeout", "0.5", *options]) == 3
+    assert run(["wait", "--timeout", "1.5", *options]) == 3
     assert f"error: {message} (NOT_CONVERGED)" in capsys.readouterr().err
 
 
 def test_no_node_is_not_all_nodes(fake: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     """An engine that is still loading has no socket yet."""
     fake.state.nodes = []
-    assert run(["wait", "--timeout", "0.5"]) == 3
+    assert run(["wait", "--timeout", "1.5"]) == 3
     assert "0 nodes are known, 1 are waited for" in capsys.readouterr().err
 
 
@@ -59,7 +59,7 @@ def test_any_other_state_is_not_there(
 ) -> None:
     """The error names the node and says what it says."""
     fake.state.nodes[1] = node("i/worker-0-0-0", state, detail="because")
-    assert run(["wait", "--timeout", "0.5", "-o", "json"]) == 3
+    assert run(["wait", "--timeout", "1.5", "-o", "json"]) == 3
     captured = capsys.readouterr()
     assert captured.out == ""
     error = json.loads(captured.err)
@@ -104,5 +104,5 @@ def test_a_daemon_that_is_away_is_78(
 ) -> None:
     """That is not the same as nodes that are late."""
     monkeypatch.setenv("HOTWIRE_SERVER", f"unix:{short_dir}/nobody.sock")
-    assert run(["wait", "--timeout", "0.5"]) == 78
+    assert run(["wait", "--timeout", "1.5"]) == 78
     assert "DAEMON_UNREACHABLE" in capsys.readouterr().err

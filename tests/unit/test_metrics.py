@@ -139,14 +139,14 @@ async def test_crowds_are_turned_away() -> None:
 
 
 async def test_a_socket_of_ones_own(short_dir: Path) -> None:
-    """Mode 0600; a live one is not replaced."""
+    """Mode 0660, as all of ours; a live one is not replaced."""
 
     async def render(_accept: str) -> tuple[bytes, str]:
         return b"", "text/plain"
 
     subject, path = Endpoint(render), short_dir / "m.sock"
     await subject.start(Address(path=path))
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
     with pytest.raises(SocketInUse):
         await Endpoint(render).start(Address(path=path))
     await subject.close()

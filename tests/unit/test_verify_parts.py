@@ -133,7 +133,7 @@ def test_without_vllm_there_is_no_throwaway(
     monkeypatch.setenv("HOTWIRE_RUN_DIR", str(short_dir))
     monkeypatch.setenv("PATH", str(short_dir))
     monkeypatch.setattr(throwaway.sys, "executable", str(short_dir / "python"))
-    monkeypatch.setattr("hotwirectl.settings.DEFAULT_CONNECT_TIMEOUT", 0.1)
+    monkeypatch.setattr("hotwirectl.precedence.DEFAULT_CONNECT_TIMEOUT", 0.1)
     assert run(["verify", "--model", str(short_dir)]) == 2
     assert "there is no `vllm` here to start" in capsys.readouterr().err
 

@@ -8,6 +8,7 @@ import click
 from hotwirectl.extract.how import LAST, MEAN, METHODS, POSITIONS, How
 from hotwirectl.formats import suffixes
 from hotwirectl.norms import prompts
+from hotwirectl.near import Choice
 from hotwirectl.settings import Command, Settings, checked, pass_settings
 from hotwirectl.terms import parse_layers
 
@@ -25,14 +26,14 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option("--negative", type=_FILE, required=True, help="Prompts that have the opposite.")
 @click.option(
     "--method",
-    type=click.Choice(METHODS),
+    type=Choice(METHODS),
     default=MEAN,
     show_default=True,
     help="The difference of the means, or of pairs the first principal component.",
 )
 @click.option(
     "--position",
-    type=click.Choice(POSITIONS),
+    type=Choice(POSITIONS),
     default=LAST,
     show_default=True,
     help="Where a prompt is read: at its last token, or all but its first, averaged.",

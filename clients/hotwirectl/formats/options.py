@@ -10,6 +10,7 @@ from hotwirectl import text
 from hotwirectl.formats.told import Depth, Told
 from hotwirectl.layer_bases import BASES
 from hotwirectl.printers import stdio
+from hotwirectl.near import Choice
 from hotwirectl.settings import Settings
 
 #: Where the daemon's answer is of use, and not needed: the seconds it may take.
@@ -25,7 +26,7 @@ def layer_options(command: F) -> F:
     """Gives a command the options --layer-base and --num-layers."""
     base = click.option(
         "--layer-base",
-        type=click.Choice(BASES),
+        type=Choice(BASES),
         help="What row 0 of a file is: the output of block 0, or the embedding, as in "
         "transformers' hidden states.  [default: what its format or the number of rows proves]",
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _OUT = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command("verify", cls=Command)
+@click.command("verify", cls=Command, example="hotwirectl verify --html report.html")
 @click.option(
     "--model",
     metavar="NAME|DIR",
