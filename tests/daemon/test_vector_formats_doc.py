@@ -76,6 +76,6 @@ def test_what_is_listed_is_what_there_is() -> None:
     reasons = set(re.findall(r'"([A-Z]+(?:_[A-Z]+)+)"', sources)) - {"OMP_NUM_THREADS"}
     assert listed == reasons | {"EXTRA_MISSING"}
     for name in ("convert", "inspect", "export", "diff", "extract"):
-        common = {"--server", "--timeout", "--output", "-o"}
+        common = {o for p in cli.params for o in p.opts}
         flags = {o for p in cli.commands[name].params for o in p.opts if o.startswith("-")}
         assert all(f"`{flag}" in TEXT for flag in flags - common), name

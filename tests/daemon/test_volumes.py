@@ -13,8 +13,8 @@ def test_folders_within_shared_volumes(short_dir: Path) -> None:
     try:
         daemon.start()
         assert daemon.register("joy").vector.name == "joy"
-        for folder in (daemon.run_dir, daemon.state_dir):
-            assert folder.stat().st_mode & 0o777 == 0o700
+        assert daemon.run_dir.stat().st_mode & 0o777 == 0o750
+        assert daemon.state_dir.stat().st_mode & 0o777 == 0o700
         assert daemon.stop() == 0
         assert daemon.start().names() == ["joy"]
     finally:

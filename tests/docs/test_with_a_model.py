@@ -18,7 +18,7 @@ from tests.docs.pages import ROOT, SLOW, WORLD, Block, blocks
 from tests.docs.test_commands import ids, run, with_commands
 from tests.docs.world import BIN, SmallWorld, World
 from tests.support.engine_models import smollm2
-from tests.support.engine_process import environment, kill_session
+from tests.support.engine_process import environment, kill_group
 
 START_S = 600
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(START_S + 300)]
@@ -71,7 +71,7 @@ def served() -> Iterator[Served]:
         wait_for(found, process)
         yield found
     finally:
-        kill_session(process)
+        kill_group(process)
         shutil.rmtree(runtime, ignore_errors=True)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 DOCS = Path(__file__).parents[2] / "docs"
 COMMON = ("timestamp", "level", "event", "logger", "pid")
 IN_CONTEXT = ("vector", "generation", "trace_id", "span_id")
-AUDIT = ("action", "peer", "vector", "old", "new", "generation")
+AUDIT = ("action", "peer", "caller", "vector", "old", "new", "generation")
 
 _TYPES: dict[str, Any] = {
     "string": "string",

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from hotwirectl.main import run
+from hotwirectl.main import cli, run
 from hotwirectl.verify import command, cost, plots, throwaway
 from hotwirectl.verify.answers import Answer, Top, distance
 from hotwirectl.verify.machine import facts, scrubbed
@@ -106,7 +106,7 @@ def test_the_document_has_every_check_and_option() -> None:
     document = (Path(__file__).parents[2] / "docs" / "verify.md").read_text()
     rows = re.findall(r"^\| (.*?) \|", document.partition("## What it shows")[2], re.MULTILINE)
     assert rows[1 : 1 + len(CHECKS)] == [name for name, _ in CHECKS]
-    common = {"--server", "--timeout", "--output", "-o"}
+    common = {o for p in cli.params for o in p.opts}
     flags = {o for p in command.verify.params for o in p.opts if o.startswith("-")} - common
     assert all(f"`{flag}" in document for flag in flags), flags
 
