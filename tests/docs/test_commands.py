@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import MODEL_TEXT, NOT_RUN, SLOW, WORLD, Block, Command, blocks, pages
+from tests.docs.pages import MODEL_TEXT, NOT_RUN, ROOT, SLOW, WORLD, Block, Command, blocks, pages
 from tests.docs.session import SECONDS, Session
 from tests.docs.shapes import difference
 from tests.docs.world import SmallWorld, World, started
@@ -22,8 +22,18 @@ NOT_RUN_BY_ANY_TEST = [
     ("gpu.md", "needs a CUDA device"),
     ("migrating.md", "exchanges packages; tests/engine/test_standalone.py starts such an engine"),
     ("quickstart.md", "`make setup model` made the environment that the tests run in"),
+    ("security.md", "needs root and a group; tests/daemon/test_places.py has both"),
+    ("security.md", "needs another host; tests/daemon/test_remote.py calls by TLS"),
+    ("traces.md", "needs a collector; tests/daemon/test_traces.py has one"),
 ]
-"""Every block of commands that no test runs, with the reason its page gives."""
+"""Every block of commands that no test here runs, with the reason its page gives."""
+
+ELSEWHERE = {
+    "deploying": "tests/unit/test_deploy.py",
+    "vector-formats": "tests/daemon/test_vector_formats_doc.py",
+    "verify": "tests/engine/test_verify.py",
+}
+"""The pages whose commands have a test of their own, in another world."""
 
 OPTIONAL = ("go", "node")
 """What may be missing on a machine: their snippets are only read then."""
@@ -38,11 +48,18 @@ def ids(page: Path) -> str:
 
 
 def with_commands() -> list[Path]:
-    """The pages that have anything to run."""
-    return [page for page in PAGES if any(block.is_terminal for block in blocks(page))]
+    """The pages that have anything to run here."""
+    here = [page for page in PAGES if page.stem not in ELSEWHERE]
+    return [page for page in here if any(block.is_terminal for block in blocks(page))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_the_other_tests_are_there() -> None:
+    """And speak of their pages."""
+    for page, test in ELSEWHERE.items():
+        assert f"{page}.md" in (ROOT / test).read_text()
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.stem not in ELSEWHERE], ids=ids)
 def test_no_block_of_commands_is_left_out(page: Path) -> None:
     """What looks like a command is run, or says why it is not."""
     stray = {block.line: block.stray for block in blocks(page) if block.stray}

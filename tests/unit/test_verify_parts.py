@@ -11,8 +11,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+<<<<<<< HEAD
 from hotwirectl.main import cli, run
 from hotwirectl.verify import command, cost, plots, throwaway
+=======
+from hotwirectl.main import run
+from hotwirectl.verify import command, cost, costs, plots, throwaway
+>>>>>>> verify
 from hotwirectl.verify.answers import Answer, Top, distance
 from hotwirectl.verify.machine import facts, scrubbed
 from hotwirectl.verify.results import Timing
@@ -106,7 +111,11 @@ def test_the_document_has_every_check_and_option() -> None:
     document = (Path(__file__).parents[2] / "docs" / "verify.md").read_text()
     rows = re.findall(r"^\| (.*?) \|", document.partition("## What it shows")[2], re.MULTILINE)
     assert rows[1 : 1 + len(CHECKS)] == [name for name, _ in CHECKS]
+<<<<<<< HEAD
     common = {o for p in cli.params for o in p.opts}
+=======
+    common = {"--server", "--timeout", "--output", "-o"}
+>>>>>>> verify
     flags = {o for p in command.verify.params for o in p.opts if o.startswith("-")} - common
     assert all(f"`{flag}" in document for flag in flags), flags
 
@@ -117,6 +126,21 @@ def test_quantiles_and_pairs() -> None:
     assert cost.quantile([1.0], 0.9) == 1.0
     more = cost.paired(Timing("a", (2.0, 3.0)), Timing("b", (1.0, 2.0)))
     assert more == [1.0, 0.5]
+
+
+def test_an_idle_cost_within_what_bare_runs_differ_by_is_not_claimed() -> None:
+    """Two bare runs 10 % apart tell nothing of 3 %, and something of 30 %."""
+    bare = [
+        Timing(f"{cost.BARE}, {when}", (ms,)) for when, ms in (("before", 9.5), ("after", 10.5))
+    ]
+    for ms, more, told in ((10.3, 0.03, False), (13.0, 0.3, True)):
+        timings = [Timing(cost.UNSTEERED, (ms,)), *bare]
+        assert costs.idle_cost(timings) == {
+            "more": pytest.approx(more),
+            "bare_apart": pytest.approx(0.1),
+        }
+        assert ("no cost is told" in costs.table(timings)) != told
+    assert costs.idle_cost([Timing(cost.UNSTEERED, (1.0,)), cost.NO_BARE]) is None
 
 
 def test_bare_vllm_keeps_the_other_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +190,7 @@ def _made(path: Path) -> str:
 def test_a_process_that_will_not_end_is_killed_with_its_children(tmp_path: Path) -> None:
     """SIGTERM is ignored by both: the session is killed."""
     throwaway_stop = 0.2
-    script = "import os,signal,time; signal.signal(15, 1); os.fork(); print(os.getpid(), flush=True); time.sleep(60)"  # noqa: E501
+    script = "import os,signal,time; signal.signal(15, 1); os.fork(); os.write(1, b'up\\n'); time.sleep(60)"  # noqa: E501
     log = tmp_path / "log"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(throwaway, "_STOP_SECONDS", throwaway_stop)

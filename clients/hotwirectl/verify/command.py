@@ -34,7 +34,7 @@ _OUT = click.Path(dir_okay=False, path_type=Path)
     help="The running vLLM: http://HOST:PORT or unix:PATH.  [default: http://127.0.0.1:8000]",
 )
 @click.option("--html", "page", type=_OUT, metavar="FILE", help="Write a page with plots there.")
-@click.option("--quick", is_flag=True, help="Fewer requests, and no bare server to compare with.")
+@click.option("--quick", is_flag=True, help="Fewer requests, and no bare servers to compare with.")
 @click.option("--throwaway", is_flag=True, help="Start a server though there are running ones.")
 @click.argument("vllm_options", nargs=-1, type=click.UNPROCESSED)
 @pass_settings
@@ -101,8 +101,8 @@ def _run(
 def _thrown_away(
     say: Callable[[str], None], model: str | None, options: tuple[str, ...], *, quick: bool
 ) -> tuple[Any, ...]:
-    from hotwirectl.verify import run
-    from hotwirectl.verify.throwaway import served
+    from hotwirectl.verify import cost, run
+    from hotwirectl.verify.throwaway import throwaway
 
     if model is None:
         raise click.UsageError(
@@ -111,9 +111,12 @@ def _thrown_away(
         )
     if not Path(model).is_dir():
         raise click.UsageError(f"{model} is no directory with a model, and no server runs")
-    with served(Path(model), options, say, quick=quick) as (client, target, bare):
-        stage, checks, timings = run.verify(client, target, say, quick=quick)
-        return "a throwaway server", stage, checks, [*timings, bare]
+    with throwaway(Path(model), options, say) as own:
+        bare = [cost.NO_BARE] if quick else [own.bare("before")]
+        with own.armed() as (client, target):
+            stage, checks, timings = run.verify(client, target, say, quick=quick)
+        bare += [] if quick else [own.bare("after")]
+    return "a throwaway server", stage, checks, [*timings, *bare]
 
 
 def _api(url: str | None) -> Any:

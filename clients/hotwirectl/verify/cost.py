@@ -8,7 +8,7 @@ from hotwirectl.verify.stage import PROMPTS, Stage
 
 UNSTEERED = "unsteered"
 ONE_LAYER = "steered, 1 layer"
-BARE = "bare vLLM, no plugin"
+BARE = "bare vLLM"
 NO_BARE = Timing(BARE, why_not="only a throwaway server is started bare, too, without --quick")
 
 #: Small enough for any dose limit, and as costly as any other.
@@ -30,10 +30,10 @@ def timings(stage: Stage) -> list[Timing]:
     return [Timing(name, tuple(taken.get(name, ())), why_not[name]) for name in asked]
 
 
-def idle(api: Api, model: str, *, quick: bool) -> Timing:
-    """Returns the same of a server that has never heard of steering."""
-    (taken,) = rounds(api, model, {BARE: Ask(PROMPTS[0])}, quick=quick).values()
-    return Timing(BARE, tuple(taken))
+def bare(api: Api, model: str, when: str) -> Timing:
+    """Returns the same of a server that has never heard of steering; when: before or after."""
+    (taken,) = rounds(api, model, {BARE: Ask(PROMPTS[0])}, quick=False).values()
+    return Timing(f"{BARE}, {when}", tuple(taken))
 
 
 def rounds(

@@ -49,6 +49,7 @@ class Report:
             "policy": _policy(self.stage.policy),
             "checks": [_check_form(check) for check in self.checks],
             "cost": costs.form(self.timings),
+            "idle_cost": costs.idle_cost(self.timings),
         }
 
     def block(self) -> str:

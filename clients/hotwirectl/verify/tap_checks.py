@@ -38,7 +38,7 @@ def taps(stage: Stage) -> Seen:
     if missed:
         raise NotShownError(f"engine {', '.join(missed)} can't be reached by this address")
     told = f"layers {', '.join(layers)}" + (f"; {', '.join(at_sites)}" if at_sites else "")
-    return f"all {len(counted)} ranks count steered tokens; seen at {told}", figures
+    return f"{len(counted)} of {len(counted)} ranks count; seen at {told}", figures
 
 
 def tapped_layers(layers: int, stages: int, *, quick: bool) -> list[int]:

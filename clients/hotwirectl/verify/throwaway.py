@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -26,45 +27,80 @@ _CONVERGE_SECONDS = 60.0
 _STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.2
 _GROUP, _PLUGIN = "vllm.general_plugins", "hotwire_plugin"
-_NAME = "verified-model"
 
 
-@contextlib.contextmanager
-def served(
-    model: Path, options: Sequence[str], say: Say, *, quick: bool
-) -> Iterator[tuple[Client, Target, Timing]]:
-    """Starts both for the model in a directory, and stops them, however it ends.
+@dataclass(frozen=True, slots=True)
+class Throwaway:
+    """What is needed to start servers for one model, one after the other.
 
-    options: more for `vllm serve`. Unless quick, one without the plugin runs before and is timed.
-
-    Raises:
-        click.UsageError: vLLM is not installed.
-        FailedError: One of them does not come up; the message has the end of its log.
+    name: what the model is served as. command: `vllm serve` and its options, without a socket.
+    root: a directory for all that they leave.
     """
-    vllm = _program("vllm")
-    hotwired = _program("hotwired")
-    # Unix sockets want a short path.
-    root = Path(tempfile.mkdtemp(prefix="hw-verify-", dir="/tmp"))
-    try:
-        run_dir, uds = root / "run", root / "http"
-        command = [vllm, "serve", str(model), "--served-model-name", _NAME, "--uds", str(uds)]
-        command += ["--enable-prompt-tokens-details", *options]
-        api = Api(f"unix:{uds}")
-        bare = cost.NO_BARE if quick else _timed_bare(command, root, api, say)
-        uds.unlink(missing_ok=True)
-        say("starting vllm serve and hotwired serve")
-        daemon = [hotwired, "serve", "--run-dir", str(run_dir), "--state-dir", str(root / "state")]
+
+    name: str
+    command: Sequence[str]
+    hotwired: str
+    root: Path
+    say: Say
+
+    @contextlib.contextmanager
+    def armed(self) -> Iterator[tuple[Client, Target]]:
+        """Starts vLLM with the plugin, and a daemon; stops both, however it ends.
+
+        Raises:
+            FailedError: One of them does not come up; the message has the end of its log.
+        """
+        self.say("starting vllm serve and hotwired serve")
+        run_dir, state_dir = self.root / "run", self.root / "state"
+        daemon = [self.hotwired, "serve", "--run-dir", str(run_dir), "--state-dir", str(state_dir)]
         with (
-            _process(daemon, root / "hotwired.log", os.environ) as hot,
-            _process(command, root / "vllm.log", _armed(run_dir)) as engine,
+            _process(daemon, self.root / "hotwired.log", os.environ) as hot,
+            self._vllm("vllm.log", _armed(run_dir)) as (api, engine),
             Client(f"unix:{run_dir / 'hotwired.sock'}", connect_timeout=5) as client,
         ):
             _wait(lambda: _answers(api), (hot, engine), START_SECONDS)
             _wait(lambda: _converged(client), (hot, engine), _CONVERGE_SECONDS)
-            served = api.models()
-            target = Target(api, _NAME, tuple(known_nodes(client)), served.get(_NAME))
-            yield client, target, bare
-            say("stopping both")
+            length = api.models().get(self.name)
+            yield client, Target(api, self.name, tuple(known_nodes(client)), length)
+
+    def bare(self, when: str) -> Timing:
+        """Starts vLLM without the plugin, times it and stops it; when: before or after.
+
+        Raises:
+            FailedError: It does not come up.
+        """
+        self.say("starting vllm serve without the plugin, to time it")
+        environment = os.environ | {"VLLM_PLUGINS": bare_plugins()}
+        with self._vllm(f"bare-{when}.log", environment) as (api, engine):
+            _wait(lambda: _answers(api), (engine,), START_SECONDS)
+            return cost.bare(api, self.name, when)
+
+    @contextlib.contextmanager
+    def _vllm(self, log: str, environment: Mapping[str, str]) -> Iterator[tuple[Api, "_Process"]]:
+        uds = self.root / "http"
+        uds.unlink(missing_ok=True)  # vLLM does not clear away the one before
+        command = [*self.command, "--uds", str(uds)]
+        with _process(command, self.root / log, environment) as process:
+            yield Api(f"unix:{uds}"), process
+
+
+@contextlib.contextmanager
+def throwaway(model: Path, options: Sequence[str], say: Say) -> Iterator[Throwaway]:
+    """Makes a directory for servers of the model in a directory, and removes it afterwards.
+
+    options: more for `vllm serve`.
+
+    Raises:
+        click.UsageError: vLLM is not installed.
+    """
+    vllm, hotwired = _program("vllm"), _program("hotwired")
+    name = model.resolve().name
+    command = [vllm, "serve", str(model), "--served-model-name", name]
+    command += ["--enable-prompt-tokens-details", *options]
+    # Unix sockets want a short path.
+    root = Path(tempfile.mkdtemp(prefix="hw-verify-", dir="/tmp"))
+    try:
+        yield Throwaway(name, command, hotwired, root, say)
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
@@ -73,14 +109,6 @@ def bare_plugins() -> str:
     """Returns the value of VLLM_PLUGINS that leaves all plugins but this one."""
     found = {point.name for point in metadata.entry_points(group=_GROUP)}
     return ",".join(sorted(found - {_PLUGIN}))
-
-
-def _timed_bare(command: Sequence[str], root: Path, api: Api, say: Say) -> Timing:
-    say("starting vllm serve without the plugin, to time it")
-    environment = os.environ | {"VLLM_PLUGINS": bare_plugins()}
-    with _process(command, root / "bare.log", environment) as engine:
-        _wait(lambda: _answers(api), (engine,), START_SECONDS)
-        return cost.idle(api, _NAME, quick=False)
 
 
 def _armed(run_dir: Path) -> Mapping[str, str]:
