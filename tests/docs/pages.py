@@ -28,8 +28,8 @@ _MARKS = (NOT_RUN, SLOW, MODEL_TEXT, WORLD)
 
 # What a line of commands begins with, wherever it stands.
 _TOOLS = (
-    "cd|cosign|curl|docker|export|gh|git|go|grep|helm|hotwired|hotwirectl|kill(?= [-%$0-9])|kubectl|make|node|npm|"
-    "pip|podman|python|python3|rm|source|sudo|systemctl|vllm"
+    "cd|cosign|curl|docker|export|gh|git|go|grep|helm|hotwired|hotwirectl|kill(?= [-%$0-9])|"
+    "kubectl|make|node|npm|pip|podman|python|python3|rm|source|sudo|systemctl|vllm"
 )
 _LOOKS_TYPED = re.compile(rf"^(\$ .*|([A-Z_]+=\S+ )*({_TOOLS})( [-./\w].*)?)$", re.MULTILINE)
 _PROGRAMS = ("python", "js", "javascript", "mjs", "ts", "go", "bash", "sh", "shell", "console")

@@ -1,4 +1,4 @@
-"""hotwirectl verify against a real `vllm serve` and daemon, as an operator runs it."""
+"""hotwirectl verify against a real `vllm serve` and daemon, as docs/verify.md has it run."""
 
 from __future__ import annotations
 

@@ -11,13 +11,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-<<<<<<< HEAD
 from hotwirectl.main import cli, run
-from hotwirectl.verify import command, cost, plots, throwaway
-=======
-from hotwirectl.main import run
 from hotwirectl.verify import command, cost, costs, plots, throwaway
->>>>>>> verify
 from hotwirectl.verify.answers import Answer, Top, distance
 from hotwirectl.verify.machine import facts, scrubbed
 from hotwirectl.verify.results import Timing
@@ -111,11 +106,7 @@ def test_the_document_has_every_check_and_option() -> None:
     document = (Path(__file__).parents[2] / "docs" / "verify.md").read_text()
     rows = re.findall(r"^\| (.*?) \|", document.partition("## What it shows")[2], re.MULTILINE)
     assert rows[1 : 1 + len(CHECKS)] == [name for name, _ in CHECKS]
-<<<<<<< HEAD
     common = {o for p in cli.params for o in p.opts}
-=======
-    common = {"--server", "--timeout", "--output", "-o"}
->>>>>>> verify
     flags = {o for p in command.verify.params for o in p.opts if o.startswith("-")} - common
     assert all(f"`{flag}" in document for flag in flags), flags
 

@@ -7,8 +7,8 @@ import click
 
 from hotwirectl.extract.how import LAST, MEAN, METHODS, POSITIONS, How
 from hotwirectl.formats import suffixes
-from hotwirectl.norms import prompts
 from hotwirectl.near import Choice
+from hotwirectl.norms import prompts
 from hotwirectl.settings import Command, Settings, checked, pass_settings
 from hotwirectl.terms import parse_layers
 

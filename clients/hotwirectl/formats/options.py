@@ -9,8 +9,8 @@ from hotwire_client import Client, HotwireError, Node
 from hotwirectl import text
 from hotwirectl.formats.told import Depth, Told
 from hotwirectl.layer_bases import BASES
-from hotwirectl.printers import stdio
 from hotwirectl.near import Choice
+from hotwirectl.printers import stdio
 from hotwirectl.settings import Settings
 
 #: Where the daemon's answer is of use, and not needed: the seconds it may take.
