@@ -16,9 +16,13 @@ INSTALL_SECONDS = 90
 
 
 def installed() -> Path:
-    """Returns the client's folder with its packages in it. Fails if they can't be had."""
+    """Returns the client's folder with its packages in it.
+
+    Without npm it is skipped on a developer's machine, and fails in CI.
+    """
     if shutil.which("npm") is None:
-        pytest.fail("npm is not on the PATH: the Node client's test needs Node.js 20 or newer")
+        ending = pytest.fail if os.environ.get("CI") else pytest.skip
+        ending("npm is not on the PATH: the Node client's test needs Node.js 20 or newer")
     lock, stamp = CLIENT / "package-lock.json", CLIENT / "node_modules" / ".package-lock.json"
     if not stamp.exists() or stamp.stat().st_mtime < lock.stat().st_mtime:
         result = subprocess.run(
