@@ -114,8 +114,10 @@ class Accounts:
         sent = [value for key, value in metadata if key == "authorization"]
         if sent:
             return self._of_token(sent)
-        names = [*auth.get("peer_uri", ()), *(dns.lower() for dns in auth.get("peer_dns", ()))]
-        sans = [name.decode(errors="replace") for name in names]
+        uris = [uri.decode(errors="replace") for uri in auth.get("peer_uri", ())]
+        names = [dns.decode(errors="replace").lower() for dns in auth.get("peer_dns", ())]
+        # A URI has a colon and a DNS name has none: neither passes for the other.
+        sans = [u for u in uris if ":" in u] + [n for n in names if ":" not in n]
         found = {account.name: account for san in sans if (account := self._by_san.get(san))}
         if len(found) == 1:
             return found.popitem()[1]

@@ -8,6 +8,7 @@ alone, which are made while the database is locked against writers.
 import fcntl
 import hashlib
 import os
+import secrets
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -33,9 +34,10 @@ def to_file(state_dir: Path, path: Path) -> Manifest:
 
     Raises as write; no part of a file is left then.
     """
-    partial = path.with_name(f".{path.name}.partial")
+    # Its name is not to be foreseen: another backup, or another user, may be at the same one.
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             manifest = write(state_dir, file)
             file.flush()

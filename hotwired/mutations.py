@@ -277,7 +277,9 @@ class Mutations:
     async def _set_policy(self, request: pb.SetPolicyRequest, caller: Caller) -> policy_pb2.Policy:
         desired = self._store.desired
         wanted = policy.updated(desired.policy, request)
-        policy.check_default(wanted, desired.entries)
+        if wanted.default_spec != desired.policy.default_spec:
+            # It was judged when it came: a name deleted since must not keep the kill switch back.
+            policy.check_default(wanted, desired.entries)
         if policy.same(wanted, desired.policy):
             return desired.policy
         self._check_norms(wanted, desired.policy)

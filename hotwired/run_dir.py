@@ -88,7 +88,8 @@ def make_shared(directory: Path, *, inherits: bool = False) -> None:
         raise _unsafe(directory, "is not a directory")
     if found.st_mode & 0o007:
         raise _unsafe(directory, f"has mode {_mode(found)}, so that anybody can come in")
-    if _is_common(found):
+    # Nobody asked for a group in /tmp, where anybody may have made the folder first.
+    if _is_common(found) and directory != _fallback():
         return
     _check_owned(directory, found)
     if found.st_mode & 0o020:

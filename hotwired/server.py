@@ -50,8 +50,7 @@ async def serve(config: Config) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    if config.daemon.log_file is not None:
-        _on_hangup(log.reopen)
+    _on_hangup(log.reopen)
     with claimed(config):
         store = Store(config.state_dir)
         store.open()

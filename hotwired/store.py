@@ -4,7 +4,7 @@ import asyncio
 import functools
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -31,6 +31,8 @@ class Store:
         self._registry = Registry(directory / "registry.db")
         self._blobs = BlobDir(directory / "blobs", directory / "quarantine")
         self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")
+        # Of their own, so that who downloads holds up no change.
+        self._downloads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="downloads")
 
     def open(self) -> None:
         """Reads what is stored and removes leftovers. Raises as Registry.open."""
@@ -41,7 +43,8 @@ class Store:
 
     def close(self) -> None:
         """Waits for the disk and closes the database."""
-        self._disk.shutdown(wait=True)
+        for threads in (self._downloads, self._disk):
+            threads.shutdown(wait=True)
         self._registry.close()
 
     @property
@@ -74,9 +77,9 @@ class Store:
 
         Close it, if it is left early. Raises as read_blob, before the first chunk if damaged.
         """
-        file = await self._on_disk(self._blobs.open_checked, revision)
+        file = await self._on(self._downloads, self._blobs.open_checked, revision)
         with file:
-            while chunk := await self._on_disk(file.read, chunk_bytes):
+            while chunk := await self._on(self._downloads, file.read, chunk_bytes):
                 yield chunk
 
     async def write_blob(self, revision: str, data: bytes) -> None:
@@ -113,9 +116,14 @@ class Store:
             raise
 
     async def _on_disk(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return await self._on(self._disk, call, *args, **kwargs)
+
+    async def _on(
+        self, threads: Executor, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
         bound = functools.partial(call, *args, **kwargs)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._disk, bound)
+            return await asyncio.get_running_loop().run_in_executor(threads, bound)
         except OSError as exc:
             raise translated(exc, self.directory) from exc
 

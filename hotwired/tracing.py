@@ -63,7 +63,11 @@ def _made(socket: Path) -> "Tracer | None":
     except ImportError as exc:
         get().warning("traces off", error=f"hotwired[otel] is not installed: {exc}")
         return None
-    return Tracer.to_collector(socket)
+    try:
+        return Tracer.to_collector(socket)
+    except Exception as exc:  # noqa: BLE001 -- whatever its variables say, the daemon serves
+        get().warning("traces off", error=f"{type(exc).__name__}: {exc}"[:500])
+        return None
 
 
 def started(method: str, metadata: Metadata) -> "Span | None":

@@ -18,7 +18,7 @@ DEFAULT_CONNECT_TIMEOUT = 2.0
 _PAUSE = 0.05
 
 _SERVICE = "hotwired.v1.SteeringService"
-_READS = ("GetVector", "ListVectors", "GetPolicy", "Stats", "ListNodes")
+_READS = ("GetVector", "ListVectors", "GetPolicy", "Stats", "ListNodes", "GetReceipts")
 
 # Only what changes nothing is sent again by itself, and only if the daemon could not be reached.
 _SERVICE_CONFIG = {

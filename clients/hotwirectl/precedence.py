@@ -64,9 +64,16 @@ class Settings:
         return self.output or self.in_force.output or DEFAULT_OUTPUT
 
     def destination(self) -> Destination:
-        """Returns the daemon, and the files that are shown to it."""
-        files = [getattr(self, key) or getattr(self.in_force, key) for key in _FILES]
-        return Destination(self.address(), *files)
+        """Returns the daemon, and the files that are shown to it.
+
+        Those of a context are for its own daemon: another that is named gets none of them.
+        """
+        context = self.in_force
+        theirs = context if self.server in {None, context.server} else Context()
+        files = {key: getattr(self, key) or getattr(theirs, key) for key in _FILES}
+        if self.cert or self.key:
+            files |= {"cert": self.cert, "key": self.key}
+        return Destination(self.address(), *files.values())
 
     def client(self, *, timeout: float | None = None) -> Client:
         """Returns a new client, to be closed by the caller.

@@ -134,6 +134,15 @@ def the_accounts() -> Accounts:
 
 
 @pytest.mark.parametrize(
+    "auth", [{"peer_uri": [b"ops.example.org"]}, {"peer_dns": [b"spiffe://a/ci"]}]
+)
+def test_neither_kind_of_name_passes_for_the_other(auth: dict[str, list[bytes]]) -> None:
+    """An authority may check one of them only."""
+    with pytest.raises(CallerUnknown):
+        the_accounts().find(auth, ())
+
+
+@pytest.mark.parametrize(
     ("auth", "name"),
     [
         ({"peer_uri": [b"spiffe://a/ci"]}, "ci"),

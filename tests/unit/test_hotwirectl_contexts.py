@@ -217,6 +217,16 @@ def test_a_context_never_falls_back_to_plain_text(write: Write, ctl: Ctl) -> Non
     assert "/none/ca.pem" in result.err
 
 
+def test_another_daemon_gets_none_of_a_contexts_files(write: Write) -> None:
+    """Its token is for its own; a certificate and its key come from one place."""
+    write(TWO)
+    assert Settings().destination().token_file == Path("/etc/token")
+    other = Settings(server="tls://other:443").destination()
+    assert (other.server, other.ca, other.token_file) == ("tls://other:443", None, None)
+    same = Settings(server="unix:/run/prod.sock", cert=Path("/mine")).destination()
+    assert (same.token_file, same.key) == (Path("/etc/token"), None)
+
+
 def test_set_use_list_show_delete(ctl: Ctl, tmp_path: Path) -> None:
     """Each says what it did, and the next sees it; only the owner may read the file."""
     path = tmp_path / "config" / "config.toml"

@@ -190,3 +190,17 @@ def test_a_socket_open_to_anybody_is_refused(short_dir: Path) -> None:
     file.touch(0o600)
     with pytest.raises(SocketInvalid):
         check_socket(file)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other users")
+def test_a_common_folder_in_tmp_is_nobodys_to_make(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever made the fallback first would have a group of theirs among the daemon's admins."""
+    fallback = short_dir / "hotwire-0"
+    fallback.mkdir()
+    os.chown(fallback, 2001, 3000)
+    fallback.chmod(0o3770)
+    monkeypatch.setattr("hotwired.run_dir._fallback", lambda: fallback)
+    with pytest.raises(DirectoryUnsafe):
+        make_shared(fallback)

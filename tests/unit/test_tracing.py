@@ -132,3 +132,13 @@ def test_a_broken_opentelemetry_fails_no_call(
     with caplog.at_level(logging.ERROR), continued("n/Commit", [TRACEPARENT]):
         done = True
     assert done
+
+
+def test_a_variable_that_means_nothing_only_turns_traces_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The daemon serves without them."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd")
+    with tracing.configured(Path("/run/hotwired.sock")):
+        assert tracing.started(METHOD, ()) is None

@@ -5,6 +5,7 @@ reader takes of the format what a control vector needs, and every length is held
 there. A test compares it with that package's writer.
 """
 
+import math
 import re
 import struct
 from dataclasses import dataclass
@@ -13,7 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from hotwirectl.formats.raw import RawVector, Rows, damaged, float32, read_bytes, refused
+from hotwirectl.formats.raw import (
+    MAX_BYTES,
+    RawVector,
+    Rows,
+    damaged,
+    float32,
+    read_bytes,
+    refused,
+    too_large,
+)
 from hotwirectl.formats.raw import stacked as stack
 from hotwirectl.layer_bases import OUTPUT
 
@@ -56,6 +66,9 @@ def read(path: Path) -> RawVector:
     if architecture != ARCHITECTURE:
         why = f"its architecture is {str(architecture)[:40]!r}, not {ARCHITECTURE!r}: no vector"
         raise damaged(path, why)
+    # Tensors may lie over each other: the file's own size says nothing of what they come to.
+    if (size := 4 * sum(math.prod(each.shape) for each in tensors)) > MAX_BYTES:
+        raise too_large(path, "its tensors come to", size)
     body = memoryview(data)[start:]
     rows = {_number(path, each): _row(path, each, body) for each in tensors}
     if len(rows) != len(tensors) or not rows:

@@ -131,3 +131,12 @@ def test_bf16_is_read(tmp_path: Path) -> None:
     found = gguf_file.read(path)
     assert np.array_equal(found.rows, ROWS[:2])
     assert found.dtype == "BF16,F32"
+
+
+def test_tensors_that_lie_over_each_other_fill_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they come to is counted, not the file's own size."""
+    monkeypatch.setattr(gguf_file, "MAX_BYTES", 4 * ROWS.size - 1)
+    path = write_gguf(tmp_path / "v.gguf", directions())
+    assert refusal(lambda: gguf_file.read(path)).reason == "VECTOR_TOO_LARGE"
