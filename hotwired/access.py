@@ -84,12 +84,21 @@ def _one(inner: Callable[..., Awaitable[Any]], admit: Admit, handler: Any) -> Ca
 def _many(inner: Callable[..., Any], admit: Admit, handler: Any) -> Callable[..., Any]:
     async def method(request: Any, context: Context) -> None:
         await admit(None if handler.request_streaming else request, context)
-        answer = inner(request, context)
-        if not hasattr(answer, "__aiter__"):
-            await answer  # it writes to the context itself
-            return
-        async with contextlib.aclosing(answer) as messages:
-            async for message in messages:
-                await context.write(message)
+        with await _counted(context):
+            answer = inner(request, context)
+            if not hasattr(answer, "__aiter__"):
+                await answer  # it writes to the context itself
+                return
+            async with contextlib.aclosing(answer) as messages:
+                async for message in messages:
+                    await context.write(message)
 
     return method
+
+
+async def _counted(context: Context) -> contextlib.AbstractContextManager[object]:
+    """Counts a stream of the caller's, however long it takes; refuses one too many."""
+    try:
+        return accounts.current().stream()
+    except HotwireError as exc:
+        await refuse(context, exc)

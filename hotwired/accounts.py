@@ -5,6 +5,7 @@ import hmac
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from contextvars import ContextVar
 from typing import Any
 
@@ -26,17 +27,30 @@ _CURRENT: ContextVar["Account"] = ContextVar("account")
 
 Clock = Callable[[], float]
 
+MAX_STREAMS = 16
+"""The answers of many messages that a caller over TCP may have under way."""
+
 
 class Account:
-    """A caller: its name, its role, how many vectors it may own (0: any number)."""
+    """A caller: its name, its role, how many vectors it may own and streams it may read at once.
 
-    def __init__(
-        self, name: str, role: Role, rates: Rates, quotas: Quotas, clock: Clock = time.monotonic
+    Of both, 0 is any number.
+    """
+
+    def __init__(  # noqa: PLR0917 -- what it is, then what it may
+        self,
+        name: str,
+        role: Role,
+        rates: Rates,
+        quotas: Quotas,
+        clock: Clock = time.monotonic,
+        max_streams: int = MAX_STREAMS,
     ) -> None:
         self.name = name
         self.role = role
         self.max_vectors = quotas.vectors
         self._clock = clock
+        self._max_streams, self._streams = max_streams, 0
         self._reads = Bucket(rates.reads_per_second, rates.read_burst)
         self._writes = Bucket(rates.writes_per_second, rates.write_burst)
         self._hourly = quotas.upload_bytes_per_hour
@@ -61,6 +75,21 @@ class Account:
                 retry_seconds=seconds,
             )
 
+    def stream(self) -> AbstractContextManager[object]:
+        """Counts a stream from now until what is returned is left. Raises RateLimited."""
+        if self._max_streams and self._streams >= self._max_streams:
+            raise RateLimited(
+                f"{self.name} reads {self._streams} streams at once, the most there may be",
+                metadata={"caller": self.name, "kind": "stream", "limit": str(self._max_streams)},
+            )
+        self._streams += 1
+        counted = ExitStack()
+        counted.callback(self._end_stream)
+        return counted
+
+    def _end_stream(self) -> None:
+        self._streams -= 1
+
     def take_upload(self, size: int) -> None:
         """Counts the bytes of an upload. Raises QuotaExceeded."""
         if seconds := self._uploads.take(size, self._clock()):
@@ -81,7 +110,8 @@ class Account:
 
 def local() -> Account:
     """Returns the account of whoever can open the Unix socket: an admin without limits."""
-    return Account(LOCAL_NAME, Role.ADMIN, Rates(0.0, 1, 0.0, 1), Quotas(0, 0))
+    free = Rates(0.0, 1, 0.0, 1)
+    return Account(LOCAL_NAME, Role.ADMIN, free, Quotas(0, 0), max_streams=0)
 
 
 def enter(account: Account) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from hotwire_client import Client, ResourceExhaustedError
 from hotwire_plugin.node_service import MAX_MESSAGE
+from hotwired.accounts import MAX_STREAMS
 from hotwired.node.v1 import node_pb2, node_pb2_grpc
 from hotwired.run_dir import socket_path, target_of
 from hotwired.v1 import steering_service_pb2 as pb
-from tests.daemon.harness import Fleet, a_file, failed_start, refused, upload
+from tests.daemon.harness import Fleet, a_file, eventually, failed_start, refused, upload
 from tests.daemon.remote import Remote, made
 from tests.daemon.test_remote import reflected
 
@@ -40,6 +41,21 @@ def register(
 ) -> pb.RegisterVectorResponse:
     """Registers a file of so many layers."""
     return stub.RegisterVector(iter(upload(name, a_file(value, layers))), timeout=5)
+
+
+def test_a_caller_reads_so_many_streams_at_once(fleet: Fleet, short_dir: Path) -> None:
+    """However slowly; who ends one may begin another, and the kill switch is no stream."""
+    (remote,) = made(fleet, short_dir)
+    with remote.channel("viewer") as channel:
+        stub, watch = remote.stub(channel), pb.WatchStatsRequest(interval_seconds=60)
+        streams = [stub.WatchStats(watch, timeout=30) for _ in range(MAX_STREAMS)]
+        for stream in streams:
+            next(stream)
+        found = refused(lambda: next(stub.WatchStats(watch, timeout=5)))
+        assert (found.reason, found.metadata["kind"]) == ("RATE_LIMITED", "stream")
+        streams.pop().cancel()
+        eventually(lambda: remote.daemon.log("rpc", method="WatchStats", code="CANCELLED"))
+        next(stub.WatchStats(watch, timeout=5))
 
 
 def test_rates_quotas_and_what_is_exempt(remote: Remote) -> None:
