@@ -37,11 +37,6 @@ class TokenMap:
         self._host = HostStage(self.rows)
         self._used = 0
 
-    @property
-    def dirty(self) -> bool:
-        """Whether any token of the last step was mapped."""
-        return self._used > 0
-
     def write(self, rows: np.ndarray) -> None:
         """Map the first tokens as ``rows`` ((tokens,) int32) says and all others to row 0."""
         stage = self._host.next()

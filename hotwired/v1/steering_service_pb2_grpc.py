@@ -199,8 +199,8 @@ class SteeringServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteVector(self, request, context):
-        """Deletes a name and its canary. Requests already admitted keep the vector until they end. Errors: NOT_FOUND
-        (VECTOR_NOT_FOUND), ABORTED (REVISION_MISMATCH).
+        """Deletes a name and its canary. Requests already admitted keep the vector until they end.
+        Errors: NOT_FOUND (VECTOR_NOT_FOUND), ABORTED (REVISION_MISMATCH).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -92,8 +92,8 @@ class SteeringServiceStub:
     EXPIRE_TIME_INVALID, CANARY_INVALID), ABORTED (REVISION_MISMATCH).
     """
     DeleteVector: _grpc.UnaryUnaryMultiCallable[_steering_service_pb2.DeleteVectorRequest, _steering_service_pb2.DeleteVectorResponse]
-    """Deletes a name and its canary. Requests already admitted keep the vector until they end. Errors: NOT_FOUND
-    (VECTOR_NOT_FOUND), ABORTED (REVISION_MISMATCH).
+    """Deletes a name and its canary. Requests already admitted keep the vector until they end.
+    Errors: NOT_FOUND (VECTOR_NOT_FOUND), ABORTED (REVISION_MISMATCH).
     """
     GetPolicy: _grpc.UnaryUnaryMultiCallable[_steering_service_pb2.GetPolicyRequest, _steering_service_pb2.GetPolicyResponse]
     """Returns the policy."""
@@ -182,8 +182,8 @@ class SteeringServiceAsyncStub(SteeringServiceStub):
     EXPIRE_TIME_INVALID, CANARY_INVALID), ABORTED (REVISION_MISMATCH).
     """
     DeleteVector: _aio.UnaryUnaryMultiCallable[_steering_service_pb2.DeleteVectorRequest, _steering_service_pb2.DeleteVectorResponse]  # type: ignore[assignment]
-    """Deletes a name and its canary. Requests already admitted keep the vector until they end. Errors: NOT_FOUND
-    (VECTOR_NOT_FOUND), ABORTED (REVISION_MISMATCH).
+    """Deletes a name and its canary. Requests already admitted keep the vector until they end.
+    Errors: NOT_FOUND (VECTOR_NOT_FOUND), ABORTED (REVISION_MISMATCH).
     """
     GetPolicy: _aio.UnaryUnaryMultiCallable[_steering_service_pb2.GetPolicyRequest, _steering_service_pb2.GetPolicyResponse]  # type: ignore[assignment]
     """Returns the policy."""
@@ -305,8 +305,8 @@ class SteeringServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _steering_service_pb2.DeleteVectorRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_steering_service_pb2.DeleteVectorResponse, _abc.Awaitable[_steering_service_pb2.DeleteVectorResponse]]:
-        """Deletes a name and its canary. Requests already admitted keep the vector until they end. Errors: NOT_FOUND
-        (VECTOR_NOT_FOUND), ABORTED (REVISION_MISMATCH).
+        """Deletes a name and its canary. Requests already admitted keep the vector until they end.
+        Errors: NOT_FOUND (VECTOR_NOT_FOUND), ABORTED (REVISION_MISMATCH).
         """
 
     @_abc_1.abstractmethod

@@ -17,7 +17,6 @@ from tests.support.engine_process import Answer, Ask
 from tests.support.hf_reference import HfReference, Steered
 
 ROW = direction(1, range(TINY_LAYERS), norm=30.0, width=TINY_WIDTH)
-STEP_TOKENS = 32
 SPECS: dict[str, Any] = {
     "all": {"id": "joy", "layer": 1},
     "generated": {"id": "joy", "layer": 1, "decode_only": True},

@@ -3,5 +3,5 @@
 current = "prod"
 
 [contexts.prod]
-server = "steering.example:7443"
+server = "tls://steering.example:7443"
 """

@@ -11,9 +11,6 @@ from hotwirectl import exit_codes, failures
 #: The most that a file may have, and that its arrays may come to: what the daemon takes, too.
 MAX_BYTES = 256 << 20
 
-#: No model has as many blocks.
-MAX_ROWS = 2049
-
 Rows = npt.NDArray[np.float32]
 
 
