@@ -33,8 +33,8 @@ def steer_reference(
         hidden = round(hidden + d)
 
     The terms are those of activation addition, norm-matched addition, directional ablation and
-    projection capping, whose sources :mod:`hotwire_plugin.op_forms` names. A limit that isn't above zero
-    leaves the token untouched.
+    projection capping, whose sources :mod:`hotwire_plugin.op_forms` names. A limit that isn't
+    above zero leaves the token untouched.
 
     ``compute`` is the dtype of the arithmetic (float32, or float64 for a truth to measure errors
     against); ``out`` is the result's dtype, by default that of ``hidden`` (give ``compute`` to see
