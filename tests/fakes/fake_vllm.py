@@ -7,6 +7,7 @@ receipts and counters there. Every field is a fault that can be planted.
 import contextlib
 import json
 import random
+import sys
 import threading
 import time
 import uuid
@@ -194,11 +195,22 @@ class _Handler(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
+class _Server(ThreadingHTTPServer):
+    """Its threads end with it, and a client that hangs up is no news."""
+
+    daemon_threads = False
+
+    def handle_error(self, *_: object) -> None:
+        """Says nothing of a connection that broke, and all of anything else."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(*_)  # type: ignore[arg-type]
+
+
 @contextlib.contextmanager
 def serving(vllm: FakeVllm) -> Iterator[str]:
     """Serves on a free port of the loopback interface; yields the address."""
     handler = type("Handler", (_Handler,), {"vllm": vllm})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = _Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

@@ -1,5 +1,6 @@
 """What a token costs: unsteered, steered at one layer, steered at all."""
 
+import time
 from collections.abc import Mapping, Sequence
 
 from hotwirectl.verify.api import Api, Ask, RefusedError
@@ -13,6 +14,7 @@ NO_BARE = Timing(BARE, why_not="only a throwaway server is started bare, too, wi
 
 #: Small enough for any dose limit, and as costly as any other.
 _FAINT = 1e-6
+_FEWEST, _SECONDS = 3, 20.0
 _QUICK, _FULL = (3, 16), (11, 32)
 
 
@@ -39,11 +41,17 @@ def bare(api: Api, model: str, when: str) -> Timing:
 def rounds(
     api: Api, model: str, asks: Mapping[str, Ask], *, quick: bool
 ) -> dict[str, Sequence[float]]:
-    """Returns milliseconds a token by name: whole requests, prompt and HTTP included."""
+    """Returns milliseconds a token by name: whole requests, prompt and HTTP included.
+
+    On a slow server there are fewer rounds, three at the least.
+    """
     count, tokens = _QUICK if quick else _FULL
+    end = time.monotonic() + _SECONDS
     taken: dict[str, list[float]] = {name: [] for name in asks}
     names = list(asks)
     for at in range(-1, count):
+        if at >= _FEWEST and time.monotonic() > end:
+            break
         # The one that goes first pays for what the round before left, so each does in turn.
         turn = at % len(names)
         for name in names[turn:] + names[:turn]:
